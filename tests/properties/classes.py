@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Classes of violations: by what a case asks for, and what it broke. For `run --until'."""
+"""Classes of violations, defined by the options of a case and by what it broke, for `run --until'."""
 
 
 def delete_of_several_hosts(case, kinds):
-    """--delete with sources on several hosts deletes what the same command copied"""
+    """--delete with sources on several hosts deletes what this command copied"""
     return len({h for h, _ in case.sources}) > 1 and (case.has("delete") or case.has("delete-excluded")) and \
         kinds & {"missing", "lost", "deleted"}
 

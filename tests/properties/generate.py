@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A case by its seed: trees, a command, the existing target, and one fault."""
+"""Generates a case from a seed: trees, a command, the existing target, and a fault."""
 
 import os
 import random
@@ -30,7 +30,7 @@ VALUES = {"max-delete": (.08, ["0", "1", "2", "5", "100"]), "backup-dir": (.05, 
           "direct": (.05, ["on", "off", "auto"]), "memory": (.03, ["1M", "8M"]), "rails": (.02, ["1"]),
           "bwlimit": (.02, ["1G"]), "timeout": (.05, ["9"]), "connect-timeout": (.03, ["9"]),
           "transport": (.06, ["tcp", "auto"]), "failed": (.04, ["ASIDE/failed"]), "log-file": (.03, ["ASIDE/log"])}
-# Made by the rest of the generator.
+# Options that other functions here add.
 MADE = {"recursive", "archive", "exclude", "include", "files-from", "from0", "rsh", "rdcp-path", "existing"}
 # Options that no case has, with the reason.
 ELSEWHERE = {
@@ -45,7 +45,8 @@ ELSEWHERE = {
 
 
 class Case:
-    """options: by name, True or a value; "rules" in their order. sources, target: (host, path)."""
+    """options: by name, True or a value; "rules" holds --include and --exclude in order. sources, target: (host,
+    path)."""
 
     def __init__(self, seed):
         self.seed, self.options, self.sources, self.target = seed, {}, [], ("", "t")
@@ -53,11 +54,11 @@ class Case:
         self.unreachable, self.listed, self.fault = set(), [], None
 
     def words(self, sources=None):
-        """The command line. sources: replaces the case's, as a shell expands them."""
+        """The command line. sources: those of the case, expanded as by a shell."""
         words = []
         for name, value in self.options.items():
             if name in ("rules", "exclude-from", "include-from"):
-                continue    # the last two: of each rule, see trial.py
+                continue    # trial.py writes each rule to a file for the last two
             words.append("--" + name if value is True else "--%s=%s" % (name, value))
         words += ["--%s=%s" % rule for rule in self.options.get("rules", [])]
         if "files-from" in self.options and "--from0" in words:
@@ -93,12 +94,12 @@ def some_time(rng):
     return NOW + rng.randrange(5) * SECOND + rng.choice([0, 0, 0, 123456789])
 
 
-def plant(rng, world, top, names=NAMES, depth=0, copy_links=False):
+def add_tree(rng, world, top, names=NAMES, depth=0, copy_links=False):
     world[top] = Node("dir", None, rng.choice([0o755, 0o755, 0o700, 0o750]), some_time(rng))
     for name in rng.sample(names, rng.randrange(1 if depth else 2, 5)):
         path, r = top + "/" + name, rng.random()
         if r < .28 and depth < 2:
-            plant(rng, world, path, names, depth + 1, copy_links)
+            add_tree(rng, world, path, names, depth + 1, copy_links)
         elif r < .38:
             to = ["nowhere", "../" + name, "a"] if not copy_links else ["nowhere"]
             world[path] = Node("link", text=rng.choice(to + ["@/out/f", "@/out/d"]), mtime=some_time(rng))
@@ -108,8 +109,8 @@ def plant(rng, world, top, names=NAMES, depth=0, copy_links=False):
             world[path] = some_file(rng, path)
 
 
-def tie(rng, world, tops, most):
-    """Adds names for some files below tops, also from one top to another."""
+def add_hard_links(rng, world, tops, most):
+    """Adds hard links to some files below tops, also from one top to another."""
     files = [p for p in world if world[p].kind == "file" and below_one(p, tops)]
     dirs = [p for p in world if world[p].kind == "dir" and below_one(p, tops)]
     rng.shuffle(files)
@@ -150,7 +151,7 @@ def some_options(rng):
                       for _ in range(rng.randrange(1, 4))]
     if o.get("suffix") and not (o.get("backup") or o.get("backup-dir")):
         o["backup"] = True
-    # Of two conflicting options usually one is dropped: refusals are tested quickly.
+    # Usually drop one of two conflicting options: a few refusals are enough.
     for a, b in (("inplace", "backup"), ("inplace", "sparse"), ("inplace", "backup-dir"), ("sparse", "no-sparse")):
         if a in o and b in o and rng.random() < .95:
             del o[b]
@@ -162,7 +163,7 @@ def some_options(rng):
 # ---- the existing target ------------------------------------------------------------------------------
 
 def fill_target(rng, case):
-    """Derives equal, older, newer and different entries from the expected target."""
+    """Fills the target with entries that are equal to, older or newer than, or different from the expected ones."""
     world, top = case.world, case.target[1].rstrip("/")
     if os.path.dirname(top) and rng.random() < .7:
         world[os.path.dirname(top)] = Node("dir", None, 0o755, some_time(rng))
@@ -189,20 +190,20 @@ def fill_target(rng, case):
     for path in sorted(ideal.after):
         if below(path, top) and path != top and os.path.dirname(path) in world and \
                 world[os.path.dirname(path)].kind == "dir":
-            for_name(rng, case, path, ideal.after[path])
+            add_old_entry(rng, case, path, ideal.after[path])
     dirs = [p for p in world if below(p, top) and world[p].kind == "dir"]
     for n in range(rng.choice([0, 1, 2, 3])):
         path = rng.choice(dirs) + "/" + rng.choice(NAMES + ["old%d" % n, "keep.o"])
         if path not in world and os.path.dirname(path) in world:
             if rng.random() < .3:
-                plant(rng, world, path, depth=1)
+                add_tree(rng, world, path, depth=1)
             else:
                 world[path] = some_file(rng, "old " + path, False)
     if rng.random() < .25:
-        tie(rng, world, [top], 2)
+        add_hard_links(rng, world, [top], 2)
 
 
-def for_name(rng, case, path, ideal):
+def add_old_entry(rng, case, path, ideal):
     world, r = case.world, rng.random()
     if ideal.kind == "dir":
         if r < .75:
@@ -217,12 +218,12 @@ def for_name(rng, case, path, ideal):
         return
     if ideal.kind == "file" and isinstance(ideal.content, str):
         if r < .5:
-            world[path] = Node("file", ideal.content, 0o644, mtime)     # the same
+            world[path] = Node("file", ideal.content, 0o644, mtime)     # equal
         elif r < .6:
             world[path] = Node("file", ideal.content, 0o600, some_time(rng))
         elif r < .65 and size_of(ideal.content) and not case.has("hard-links"):
             tail = ideal.content.rsplit(":", 1)[1]
-            world[path] = Node("file", "false " + path + ":" + tail, 0o644, mtime)  # looks the same
+            world[path] = Node("file", "false " + path + ":" + tail, 0o644, mtime)  # same size and time, different content
         elif r < .9:
             world[path] = some_file(rng, "old " + path)
     elif ideal.kind == "link" and r < .6:
@@ -230,7 +231,7 @@ def for_name(rng, case, path, ideal):
     if path not in world:
         kind = rng.random()
         if kind < .4:
-            plant(rng, world, path, depth=2)
+            add_tree(rng, world, path, depth=2)
         elif kind < .6:
             world[path] = Node("dir", None, 0o755, some_time(rng))
         elif kind < .8:
@@ -259,7 +260,7 @@ def some_sources(rng, case):
     if r < .56 and files:
         return [rng.choice(files)]
     if r < .64:
-        # A FIFO that is named as a source is read as a stream, and nothing writes to it.
+        # rdcp reads a FIFO that is named as a source as a stream, but no process writes to it here.
         for path in [p for p in world if os.path.dirname(p) == "s1" and world[p].kind == "fifo"]:
             world[path] = some_file(rng, path)
         return ["s1/*"]
@@ -278,12 +279,12 @@ def settle_way(rng, case, paths):
     near, far = WAYS[way]
     case.sources = [(near, p) for p in paths]
     case.target = (far, case.target[1])
-    # Several hosts: names differ, so that the order of the hosts does not matter.
+    # With several hosts the names differ, so that the order of the hosts does not matter.
     if len(paths) == 2 and paths[1].startswith("s2") and rng.random() < .6:
         for path in [p for p in case.world if below(p, "s2")]:
             del case.world[path]
-        plant(rng, case.world, "s2", [n.upper() for n in NAMES], copy_links=case.has("copy-links"))
-        # Options that concern all sources are refused then: not always.
+        add_tree(rng, case.world, "s2", [n.upper() for n in NAMES], copy_links=case.has("copy-links"))
+        # rdcp refuses options that concern all sources here; keep them in some cases.
         if rng.random() < .6:
             paths = [p.rstrip("/") for p in paths]
             for name in ("delete", "delete-excluded", "remove-source-files", "relative"):
@@ -309,7 +310,7 @@ def some_fault(rng, case):
         case.uid = NOBODY
         for node in case.world.values():
             node.uid = node.gid = NOBODY
-        # All names of a file are unreadable.
+        # Make all names of a file unreadable.
         path = rng.choice(files + [p for p in sources if case.world[p].kind == "dir" and "/" in p])
         for p, node in case.world.items():
             if p == path or (node.ino is not None and node.ino == case.world[path].ino):
@@ -331,7 +332,7 @@ def some_fault(rng, case):
         case.fault = {"kind": "change", "how": how, "path": path, "ms": rng.choice([60, 120]), "after": rng.random() * .05}
 
 
-# Onto a target that is no regular file: its data is gone, or read by another process.
+# The target is /dev/null or a FIFO, so nothing keeps the data.
 def onto_stream(rng, case):
     file = some_file(rng, "f", rng.random() < .5)
     case.world = {"f": file, "out": Node("dir", None, 0o755, NOW)}
@@ -363,10 +364,10 @@ def generate(seed):
     if rng.random() < .04:
         onto_stream(rng, case)
         return case
-    plant(rng, world, "s1", copy_links=case.has("copy-links"))
-    plant(rng, world, "s2", copy_links=case.has("copy-links"))
+    add_tree(rng, world, "s1", copy_links=case.has("copy-links"))
+    add_tree(rng, world, "s2", copy_links=case.has("copy-links"))
     if rng.random() < .5:
-        tie(rng, world, ["s1"], 3)
+        add_hard_links(rng, world, ["s1"], 3)
     if rng.random() < .1:
         world["sl"] = Node("link", text="s1")
     if rng.random() < .1 and not case.has("delete"):
@@ -391,7 +392,7 @@ def generate(seed):
         text = "".join(n + ("\0" if case.has("from0") else "\n") for n in case.listed)
         world["list"] = Node("file", "list:%d" % len(text), 0o644, NOW)
         case.list_text = text
-    # Last, with its own random numbers: all other cases, and the rest of these, stay unchanged.
+    # Last, with random numbers of its own, so that all else that a seed generates stays unchanged.
     if random.Random("%d existing" % seed).random() < .06:
         case.options["existing"] = True
     return case

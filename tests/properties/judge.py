@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The violations of a run: [(kind, text)]. exact() compares with the model. bounds() judges runs that were
-interrupted or whose source changed: nothing is torn, nothing else is changed, nothing is lost."""
+"""Finds the violations of a run: [(kind, text)]. exact() compares the result with the model. bounds()
+judges a run that was interrupted or whose source changed: no file is torn or lost, and nothing else
+changed."""
 
 import os
 
@@ -11,7 +12,7 @@ ALWAYS = ("kind", "text", "content", "mode", "mtime", "uid", "gid")
 KINDS = {"mtime": "time", "uid": "owner", "gid": "owner", "text": "content", "kind": "type"}
 
 
-def differ(path, want, got, found):
+def compare_nodes(path, want, got, found):
     for field in ALWAYS:
         w, g = getattr(want, field), getattr(got, field)
         if w is None and not (field in ("text", "content") and want.kind == "link"):
@@ -31,36 +32,36 @@ def shown(field, value):
     return sorted(value) if isinstance(value, frozenset) else value
 
 
-def is_loose(path, model):
-    return any(below(path, p) for p in model.loose)
+def is_unchecked(path, model):
+    return any(below(path, p) for p in model.unchecked)
 
 
 def exact(model, after, code):
     found = []
-    if code not in model.codes and not model.vague:
+    if code not in model.codes and not model.inexact:
         found.append(("exit", "exit status %s, expected %s (%s)" % (
             code, sorted(model.codes), model.refused or "; ".join("%s: %s" % f for f in model.failed) or "nothing fails")))
-    leftovers(model, after, code, found)
-    if model.vague:
+    check_leftovers(model, after, code, found)
+    if model.inexact:
         return found
     want, got = dict(model.after), {p: n for p, n in after.items() if not is_ours(p)}
-    drop_either(model, want, got)
+    drop_undecided(model, want, got)
     if model.too_many and not model.backup:
-        some_gone(model, want, got, found)
+        check_max_delete(model, want, got, found)
     for path in sorted(set(want) | set(got)):
-        if is_loose(path, model):
+        if is_unchecked(path, model):
             continue
         if path not in got:
             found.append((why_missing(model, path), "%s: is gone, expected %s" % (path, want[path])))
         elif path not in want:
             found.append((why_extra(model, path), "%s: is there, a %s" % (path, got[path])))
         else:
-            differ(path, want[path], got[path], found)
-    same_links(model, want, got, found)
+            compare_nodes(path, want[path], got[path], found)
+    check_links(model, want, got, found)
     return found
 
 
-def leftovers(model, after, code, found):
+def check_leftovers(model, after, code, found):
     if code != 0 or model.o.get("dry-run"):
         return
     for path in after:
@@ -68,8 +69,8 @@ def leftovers(model, after, code, found):
             found.append(("leftover", path))
 
 
-def drop_either(model, want, got):
-    for path in model.maybe:
+def drop_undecided(model, want, got):
+    for path in model.maybe_dirs:
         if path not in got:
             want.pop(path, None)
     for path, fate in model.fates.items():
@@ -81,11 +82,11 @@ def drop_either(model, want, got):
                 node.mtime = None
 
 
-def some_gone(model, want, got, found):
+def check_max_delete(model, want, got, found):
     candidates, most = model.too_many
     gone = [p for p in candidates if p not in got]
     if len(gone) != most:
-        found.append(("deleted", "%d of %d are deleted, where --max-delete says %d" % (len(gone), len(candidates), most)))
+        found.append(("deleted", "%d of %d are deleted, expected %d (--max-delete)" % (len(gone), len(candidates), most)))
     for path in candidates:
         want.pop(path, None)
         got.pop(path, None)
@@ -108,12 +109,12 @@ def why_extra(model, path):
     return "extra"
 
 
-def same_links(model, want, got, found):
-    """Names are hard links to one file where they should be, and only there."""
+def check_links(model, want, got, found):
+    """Checks that names are hard links to one file if, and only if, the model says so."""
     forth, back = {}, {}
     for path in sorted(want):
         w, g = want[path], got.get(path)
-        if g is None or w.kind != "file" or g.kind != "file" or w.ino is None or is_loose(path, model):
+        if g is None or w.kind != "file" or g.kind != "file" or w.ino is None or is_unchecked(path, model):
             continue
         first = forth.setdefault(w.ino, (g.ino, path))
         other = back.setdefault(g.ino, (w.ino, path))
@@ -126,18 +127,18 @@ def same_links(model, want, got, found):
 # ---- invariants -----------------------------------------------------------------------------------
 
 def lost(need, after):
-    """need: sets of contents, of each of which at least one must exist somewhere."""
+    """need: sets of contents. At least one content of each set must exist somewhere."""
     there = {n.content for n in after.values() if n.kind == "file"}
     return [("lost", "the content %s is neither in a source nor at the target" % " or ".join(sorted(some)))
             for some in need if not some & there]
 
 
 def lost_backups(model, before, after):
-    """"Keep what is replaced or deleted": every content except older backups exists somewhere, however the run
-    ended."""
+    """"Keep what is replaced or deleted": however the run ended, every content except that of older backups
+    exists somewhere."""
     if not model.backup or model.refused:
         return []
-    doomed = model.too_many[0] if model.too_many else set()     # any of them
+    doomed = model.too_many[0] if model.too_many else set()     # --max-delete leaves open which
     over = {model.backup_name(p) for p in model.deleted | doomed | {i.dest for i in model.items}}
     there = {n.content for n in after.values() if n.kind == "file"}
     return [("lost", "the content %s of %s has no backup" % (n.content, p)) for p, n in sorted(before.items())
@@ -153,8 +154,8 @@ def contents_of(case, state):
 
 
 def bounds(model, before, after, code, versions, changed):
-    """versions: {source path: other contents that it had during the run}; changed: paths that another process
-    changed, with any content."""
+    """versions: {source path: the contents that it had during the run}. changed: paths that another process
+    changed; they may have any content."""
     found = []
     possible = {}
     inodes = {}
@@ -162,8 +163,8 @@ def bounds(model, before, after, code, versions, changed):
         some = possible.setdefault(item.dest, set())
         some.add(item.node.content or item.node.kind)
         some |= versions.get(item.path, set())
-        # A file that counts as the same is what the other names are linked to.
-        if item.by_time and item.group:
+        # The other names may be linked to a target file that has the same size and time.
+        if item.same_by_time and item.group:
             some.add(before[item.dest].content)
         if item.node.ino is not None:
             inodes.setdefault(item.node.ino, set()).update(some)
@@ -174,15 +175,15 @@ def bounds(model, before, after, code, versions, changed):
         if path in changed or is_ours(path):
             continue
         if not below(path, model.top) and path not in model.backups:
-            outside(model, path, before.get(path), after.get(path), found)
+            check_outside(model, path, before.get(path), after.get(path), found)
         else:
-            at_target(model, path, before.get(path), after.get(path), code, possible, found)
+            check_at_target(model, path, before.get(path), after.get(path), code, possible, found)
     return found
 
 
-def outside(model, path, old, new, found):
+def check_outside(model, path, old, new, found):
     if below(model.top, path):
-        return      # in the path to the target: --mkpath
+        return      # --mkpath makes the directories in the path to the target
     if new is None:
         if not (model.o.get("remove-source-files") and path in model.fates and model.fates[path] != "stays"):
             found.append(("source-gone", "%s: is gone" % path))
@@ -193,31 +194,32 @@ def outside(model, path, old, new, found):
         found.append(("outside", "%s: is %s, was %s" % (path, new, old)))
 
 
-def at_target(model, path, old, new, code, possible, found):
+def check_at_target(model, path, old, new, code, possible, found):
     over = path in possible
     if new is None:
         may_go = path in model.deleted or (model.too_many and path in model.too_many[0]) or any(
             below(path, p) for p in possible if model.after.get(p) is None or model.after[p].kind != "dir")
-        if old is not None and not may_go and not (over and model.vague) and not is_loose(path, model):
-            found.append(("deleted", "%s: is gone, which nothing asked for; it was %s" % (path, old)))
+        if old is not None and not may_go and not (over and model.inexact) and not is_unchecked(path, model):
+            found.append(("deleted", "%s: is gone, although no option asked for that; it was %s" % (path, old)))
         return
     if old is not None and (old.kind, old.content, old.text) == (new.kind, new.content, new.text):
         return
     if new.kind == "dir" and path in model.after or path.endswith("+"):
-        return      # --mkpath; or another process created it at the source
-    if old is None and is_loose(path, model):
-        return      # may exist or not
+        return      # made by --mkpath, or by another process at the source
+    if old is None and is_unchecked(path, model):
+        return      # the model leaves it open
     if not over and not model.backup and old is None:
         found.append(("extra", "%s: is there, a %s" % (path, new)))
     elif new.kind == "file" and over and new.content not in possible[path] and not model.o.get("inplace") and not model.backup:
         found.append(("torn", "%s: is %s, which is neither old nor new (%s)" % (path, new, sorted(possible[path]))))
     elif not over and not model.backup and not (model.o.get("inplace")):
-        found.append(("content", "%s: is %s, was %s, and nothing goes there" % (path, new, old)))
+        found.append(("content", "%s: is %s, was %s, and no source has this path" % (path, new, old)))
 
 
 def deletions_after_failure(model, before, after, code):
-    """"Nothing is deleted if … anything failed to be copied, except files that vanished" (24)."""
-    # Sources are removed last: a source that stays is reported after everything else is done.
+    """"If a directory of SRC could not be read, or a file could not be copied, rdcp reports this and deletes
+    nothing." Files that vanished (24) do not count."""
+    # With --remove-source-files a source that stays is an error, but rdcp removes sources after it deletes.
     if code in (0, 24) or not model.delete or model.o.get("remove-source-files"):
         return []
     dests = {i.dest for i in model.items}
@@ -225,6 +227,6 @@ def deletions_after_failure(model, before, after, code):
     for path in sorted(model.deleted):
         if path in before and path not in after and not any(below(path, d) for d in dests if d not in model.copied) \
                 and path not in model.backups:
-            found.append(("deleted-early", "%s: is deleted, although exit status %s says that not all is stored" % (
+            found.append(("deleted-early", "%s: is deleted, although some files failed (exit status %s)" % (
                 path, code)))
     return found

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to be at the target after a run, written from the manual (man/rdcp.1).
+"""Predicts what is at the target after a run, by the rules of the manual (man/rdcp.1).
 
-A rule of the manual is a function, with the manual's sentence above it. Nothing is looked up on a
-disk: from the state before (world.py's dictionary) and the options comes the state after, the
-exit status, and what becomes of each source. Where the manual leaves something open a field is
-None (anything), a content is a set (any of them), or a path is in `loose' (not looked at)."""
+Each rule of the manual is a function with the manual's sentence above it. The model reads no disk. It
+takes the state before the run (a dictionary of world.py) and the options, and computes the state
+after the run, the exit status and the fate of each source. Where the manual leaves something open, a
+field is None (any value), a content is a set (any of its members), or a path is in `unchecked'."""
 
 import fnmatch
 import os
@@ -19,19 +19,19 @@ CHMODS = {"F600,D711": lambda dir, mode: 0o711 if dir else 0o600,
 
 
 class Item:
-    """Something of the source, and where it goes."""
+    """An entry of the source, and its path at the target."""
 
-    __slots__ = ("dest", "path", "node", "session", "implied", "contents", "root", "group", "fate", "by_time")
+    __slots__ = ("dest", "path", "node", "session", "implied", "contents", "root", "group", "fate", "same_by_time")
 
     def __init__(self, dest, path, node, session, implied=False, contents=False, root=False):
         self.dest, self.path, self.node, self.session = dest, path, node, session
         self.implied, self.contents, self.root = implied, contents, root
         self.group = self.fate = None
-        self.by_time = False    # it counts as the same, and is not
+        self.same_by_time = False    # size and time are the same, the content is not
 
 
 class Refused(Exception):
-    """Nothing is done; codes: the exit status."""
+    """rdcp refuses the command. codes: the possible exit statuses."""
 
     def __init__(self, why, *codes):
         super().__init__(why)
@@ -39,25 +39,29 @@ class Refused(Exception):
 
 
 class Model:
-    def __init__(self, case, state, made=()):
-        """made: directories that an earlier run of the same command made and did not finish."""
-        self.case, self.o, self.made = case, case.options, set(made)
+    def __init__(self, case, state, unfinished=()):
+        """unfinished: directories that an earlier run of this command made and did not finish."""
+        self.case, self.o, self.unfinished = case, case.options, set(unfinished)
         self.leftovers = {p: n for p, n in state.items() if is_ours(p)}
         self.before = {p: n for p, n in state.items() if not is_ours(p)}
         self.after = {p: n.copy() for p, n in self.before.items()}
-        self.left_out = {}
-        self.unsure, self.on_the_way = [], set()
-        self.items, self.had, self.root_names = [], {}, {}
-        self.copied, self.new, self.left = set(), set(), set()
-        self.failed, self.deleted, self.replaced, self.loose = [], set(), set(), set()
+        self.left_out = {}      # {target path: source path}: left out by size, but still occupies its name
+        self.maybe_made = []    # directories that rdcp may have made before a source failed
+        self.mkpath_dirs = set()
+        self.items, self.root_names = [], {}
+        self.source_names = {}      # {target directory: the names that the source has in it}
+        self.copied, self.new = set(), set()
+        self.untouched = set()      # target paths that rdcp leaves as they are, with their contents
+        self.failed, self.deleted, self.replaced, self.unchecked = [], set(), set(), set()
         self.backups = set()
-        self.maybe = set()      # directories of backups that are perhaps made
-        self.fates = {}     # of each source: gone, stays, either
-        self.kept_links = set()     # the fates that followed links would have if they were files
+        self.maybe_dirs = set()     # backup directories that may or may not be made
+        self.fates = {}     # {source path: gone, stays or either}
+        self.link_fates = set()     # the fates that followed links would have if they were files
         self.codes = {0}
-        self.too_many = None   # (candidates, how many of them go)
+        self.too_many = None   # (candidates for deletion, how many of them are deleted)
         self.refused = None
-        self.named_twice, self.vague = False, None   # why nothing exact is said
+        self.named_twice = False
+        self.inexact = None     # the reason why the model makes no exact prediction
         self.top = case.target[1].rstrip("/")
         self.settle_options()
         try:
@@ -65,15 +69,15 @@ class Model:
         except Refused as why:
             self.refused, self.codes = str(why), why.codes | ({5} if case.unreachable else set())
             self.after = {p: n.copy() for p, n in self.before.items()}
-            for path in self.loose:
+            for path in self.unchecked:
                 if os.path.dirname(path) in self.after:
-                    self.after[os.path.dirname(path)].mtime = None      # something may be made in it
+                    self.after[os.path.dirname(path)].mtime = None      # something may have been made in it
             self.fates = {}
         if self.o.get("dry-run"):
             self.after = {p: n.copy() for p, n in self.before.items()}
-            self.fates, self.deleted, self.replaced, self.loose, self.too_many = {}, set(), set(), set(), None
+            self.fates, self.deleted, self.replaced, self.unchecked, self.too_many = {}, set(), set(), set(), None
             if any("read" in why for _, why in self.failed):
-                self.codes = self.codes | {0}   # a rehearsal opens no file
+                self.codes = self.codes | {0}   # a dry run opens no file
 
     # ---- options -------------------------------------------------------------------------------
 
@@ -99,10 +103,10 @@ class Model:
         for root in roots:
             self.enter_root(root)
         # "--mkpath: Create missing directories in the path to DST. Also create DST itself as a
-        # directory": of a pattern of the far end this is known when something comes of it.
+        # directory": for a pattern of the far end, rdcp knows this only when the first match arrives.
         if not self.items and self.top in self.new and not (self.o.get("mkpath") and self.known_as_dir()):
             del self.after[self.top]
-        self.doubt_ways()
+        self.uncheck_maybe_made()
         self.share_links()
         for item in self.items:
             self.store(item)
@@ -118,7 +122,7 @@ class Model:
     # combined with --inplace." "--sparse: Cannot be combined with --inplace or --no-sparse."
     def check_usage(self, roots):
         o = self.o
-        # A local pattern is the shell's.
+        # The shell expands a local pattern.
         sources = [r for r in roots if not r[0]] + [s for s in self.case.sources if s[0]]
         if self.delete and not self.recursive:
             raise Refused("--delete without -r", 1)
@@ -140,14 +144,14 @@ class Model:
         if len(hosts) > 1 and (self.delete or o.get("remove-source-files") or o.get("relative") or
                                any(p.endswith("/") for _, p in self.case.sources)):
             raise Refused("several hosts", *({1} if self.recursive else {1, 11, 23}))
-        # Several hosts: what would be one name is known beforehand.
+        # With several hosts, rdcp detects equal names of sources before it copies.
         names = [(h, os.path.basename(p)) for h, p in self.case.sources if not p.endswith("/") and "*" not in p]
         if any(a[1] == b[1] and a[0] != b[0] for a in names for b in names):
             raise Refused("two hosts' sources have one name", 1, 11)
 
     # ---- sources -------------------------------------------------------------------------------
 
-    # "The far end expands … in a SRC, glob patterns"; a local one is the shell's.
+    # "The far end expands … in a SRC, glob patterns". The shell expands a local one.
     def find_sources(self):
         """[(host, path as written, node or None)]"""
         found = []
@@ -161,7 +165,7 @@ class Model:
 
     # "rdcp follows a symbolic link that you name, as SRC or in the path to DST."
     def follow(self, path):
-        """The node that path names in the end, None."""
+        """The node that path leads to through symbolic links, or None."""
         for _ in range(40):
             node = self.before.get(path)
             if node is None or node.kind != "link":
@@ -175,7 +179,7 @@ class Model:
             return node.text[2:]
         return os.path.normpath(os.path.join(os.path.dirname(path), node.text))
 
-    def real(self, path):
+    def resolve_links(self, path):
         for _ in range(40):
             node = self.before.get(path)
             if node is None or node.kind != "link":
@@ -198,11 +202,11 @@ class Model:
         return not above or (self.before.get(above) is None or self.can_read(self.before[above])) and self.can_reach(above)
 
     # "If DST does not exist, SRC becomes DST … If DST is a directory, each SRC goes into it under the
-    # last component of its name. With a slash at the end (SRC/), or with -T, the contents of the directory
-    # SRC go into DST itself. Several sources, or several matches of a pattern, need a directory as DST. …
-    # A missing directory in the path to DST is an error without --mkpath."
+    # last component of its name." "With a slash at the end (SRC/), or with -T, the contents of the directory
+    # SRC go into DST itself." "Several sources, or several matches of a pattern, need a directory as DST."
+    # "A missing directory in the path to DST is an error without --mkpath."
     def resolve_target(self, roots):
-        # Of a/./b only b is made: there is nothing of a path to it.
+        # a/./b creates only b, so it needs no directories below DST.
         rest = roots[0][1].rpartition("/./")[2]
         self.relative = bool(self.o.get("relative")) and not (
             len(roots) == 1 and "/" not in rest and roots[0][2] is not None and roots[0][2].kind != "dir")
@@ -210,14 +214,14 @@ class Model:
             raise Refused("a device", 0, 1)
         text = self.case.target[1]
         top = text.rstrip("/")
-        self.top = self.real(top)
+        self.top = self.resolve_links(top)
         many, node = len(roots) > 1 or len(self.case.sources) > 1, self.before.get(self.top)
         trees = self.recursive or self.o.get("files-from")
         dirs = [r for r in roots if r[2] is not None and r[2].kind == "dir" and trees]
         self.into = True
         if all(r[2] is None for r in roots):
             raise Refused("no source", *({3} if len(self.case.sources) == 1 else {3, 23}))
-        # "While the marker exists, the same source continues in that directory"
+        # "While the marker exists, the same SRC continues in DST itself."
         marked = any(os.path.dirname(p) == self.top and ".marker." in p for p in self.leftovers)
         if node is None:
             above = os.path.dirname(self.top)
@@ -226,20 +230,20 @@ class Model:
             slash_or_many = text.endswith("/") or many
             trees = dirs or self.relative and self.recursive
             if slash_or_many and not self.o.get("mkpath") and (many or not trees):
-                # The near end counts one pattern of the far end as one, until something comes of it.
+                # The near end counts a pattern of the far end as one source until matches arrive.
                 raise Refused("DST is no directory", 11, 23, *([0] if self.leaves_out_all(roots) else []))
-            # "A file with -T and a slash is an error": with -r the far end says that, when what leads to it is
-            # made.
+            # "A file with -T and a slash is an error": with -r the far end reports this, after it has made the
+            # directories in the path.
             if text.endswith("/") and self.o.get("no-target-directory") and not dirs:
                 missing = above
                 while self.recursive and missing and missing not in self.before:
-                    self.loosen(missing)
+                    self.leave_unchecked(missing)
                     missing = os.path.dirname(missing)
                 raise Refused("DST is a directory", 11, 23, *([0] if self.leaves_out_all(roots) else []))
             self.make_way(above)
             if slash_or_many and self.o.get("mkpath") and not self.o.get("no-target-directory"):
                 self.make_dir(self.top)
-                self.on_the_way.add(self.top)
+                self.mkpath_dirs.add(self.top)
             elif not (self.relative and not self.o.get("files-from")):
                 self.into = False
             elif not self.o.get("existing"):
@@ -256,7 +260,7 @@ class Model:
                     raise Refused("DST is a directory", 11, 23, *([0] if self.leaves_out_all(roots) else []))
 
     def known_as_dir(self):
-        """Is it known beforehand that DST has to be a directory?"""
+        """Whether rdcp knows before the copy that DST must be a directory."""
         host, path = self.case.sources[0]
         if self.o.get("no-target-directory"):
             return False
@@ -297,9 +301,9 @@ class Model:
             return
         if not self.can_reach(path.rstrip("/").replace("/./", "/")):
             self.fail(path, "can't be read")
-            if self.relative:      # what leads to it may be made or not
-                self.unsure.append(os.path.dirname(os.path.join(self.top, path.rpartition("/./")[2].rstrip("/"))))
-            # Nobody knows that it is not there: its name is its own, as that of a file that can't be read.
+            if self.relative:      # rdcp may have made its parent directories
+                self.maybe_made.append(os.path.dirname(os.path.join(self.top, path.rpartition("/./")[2].rstrip("/"))))
+            # It may exist, so it occupies its name, as a file that can't be read does.
             elif not path.endswith("/"):
                 self.root_names.setdefault(session, set()).add(name)
             return
@@ -313,9 +317,9 @@ class Model:
             self.enter_relative(path, node, session)
             return
         contents = node.kind == "dir" and (path.endswith("/") or bool(self.o.get("no-target-directory")))
-        # "Several sources": two that were named with one last name can't both be there.
+        # "Several sources": of two sources with one last component, only the first is copied.
         if not contents and name in self.root_names.setdefault(session, set()):
-            self.second(None, name, path, node.kind == "dir")
+            self.drop_second(None, name, path, node.kind == "dir")
             return
         self.root_names[session].add(name) if not contents else None
         dest = self.top if contents or not self.into else os.path.join(self.top, name)
@@ -323,10 +327,11 @@ class Model:
         if shown and self.excluded(shown, node.kind == "dir"):
             return
         if node.kind == "dir":
-            self.enter_dir(dest, self.real(path.rstrip("/")), node, session, shown, contents=contents,
+            self.enter_dir(dest, self.resolve_links(path.rstrip("/")), node, session, shown, contents=contents,
                            root=not contents)
         # "-T: Treat DST as the name of the copied file or tree itself, even if a directory of that name
-        # exists. If SRC is a file, an existing directory is an error."; of several matches of a pattern each file fails.
+        # exists. If SRC is a file, an existing directory is an error." If a pattern has several matches, each
+        # file fails.
         elif self.o.get("no-target-directory") and self.into:
             if not (node.kind == "file" and self.left_out_by_size(node)):
                 self.fail(path, "DST is a directory")
@@ -344,20 +349,20 @@ class Model:
             return
         if node.kind == "file" and not self.can_read(node):
             self.fail(path, "can't be read")
-            self.unsure.append(os.path.dirname(os.path.join(self.top, *parts)))     # may be made or not
+            self.maybe_made.append(os.path.dirname(os.path.join(self.top, *parts)))
             return
         at, shown = start, ""
         for part in parts[:-1]:
             at, shown = os.path.join(at, part), os.path.join(shown, part)
             dest = os.path.join(self.top, shown)
-            self.keep(os.path.dirname(dest), part, implied=True)
+            self.note_name(os.path.dirname(dest), part, implied=True)
             if not any(i.dest == dest for i in self.items):
-                self.items.append(Item(dest, at, self.before[self.real(at)], session, implied=True))
+                self.items.append(Item(dest, at, self.before[self.resolve_links(at)], session, implied=True))
         shown = os.path.join(shown, parts[-1])
         dest = os.path.join(self.top, shown)
-        self.keep(os.path.dirname(dest), parts[-1], implied=True)
+        self.note_name(os.path.dirname(dest), parts[-1], implied=True)
         if node.kind == "dir":
-            self.enter_dir(dest, self.real(path.rstrip("/").replace("/./", "/")), node, session, shown)
+            self.enter_dir(dest, self.resolve_links(path.rstrip("/").replace("/./", "/")), node, session, shown)
         else:
             self.add_file(dest, path.replace("/./", "/"), node, session, root=True)
 
@@ -365,7 +370,7 @@ class Model:
     # paths below DST. A listed directory is created; with -r it is copied with everything in it. Patterns
     # apply to the listed names, but not to their parent directories."
     def enter_listed(self, path, node, session):
-        top = self.real(path.rstrip("/"))
+        top = self.resolve_links(path.rstrip("/"))
         if node.kind != "dir":
             self.fail(path, "no directory")
             return
@@ -379,14 +384,14 @@ class Model:
                 thing = self.follow(os.path.join(top, name))
             if thing is None:
                 self.fail(os.path.join(top, name), "missing")
-                # What leads to it may be made or not.
-                self.unsure.append(os.path.dirname(os.path.join(self.top, name)))
+                # rdcp may have made its parent directories.
+                self.maybe_made.append(os.path.dirname(os.path.join(self.top, name)))
                 continue
             if self.excluded(name, thing.kind == "dir"):
                 continue
             if not self.can_reach(os.path.join(top, name)):
                 self.fail(os.path.join(top, name), "can't be read")
-                self.unsure.append(os.path.dirname(os.path.join(self.top, name)))
+                self.maybe_made.append(os.path.dirname(os.path.join(self.top, name)))
                 continue
             at = ""
             for part in name.split("/")[:-1]:
@@ -401,25 +406,26 @@ class Model:
                 for item in have:
                     item.implied = False
                 if self.recursive:
-                    self.enter_dir(dest, self.real(os.path.join(top, name)), thing, session, name)
+                    self.enter_dir(dest, self.resolve_links(os.path.join(top, name)), thing, session, name)
                 elif not have:
                     self.items.append(Item(dest, os.path.join(top, name), thing, session))
             elif not any(i.dest == dest for i in self.items):
-                self.take(dest, os.path.join(top, name), thing, session)
+                self.add_entry(dest, os.path.join(top, name), thing, session)
 
-    def doubt_ways(self):
-        for path in self.unsure:
+    def uncheck_maybe_made(self):
+        for path in self.maybe_made:
             while below(path, self.top) and path != self.top and not any(i.dest == path for i in self.items):
-                self.loosen(path)
+                self.leave_unchecked(path)
                 path = os.path.dirname(path)
 
-    def keep(self, dir, name, implied=False):
-        self.had.setdefault(dir, set()).add(name)
+    def note_name(self, dir, name, implied=False):
+        self.source_names.setdefault(dir, set()).add(name)
         if not implied:
             self.copied.add(dir)
 
     def claim(self, dest, path, dir, root=False):
-        """Whether it may have that name: the first counts; two that were named are a failure."""
+        """Whether the entry at path may take the name dest. The first entry of a name counts. The second of
+        two named sources fails."""
         if self.left_out.get(dest, path) != path:
             self.fates[path] = "stays"
             if dir:
@@ -428,17 +434,18 @@ class Model:
         for other in self.items:
             if other.dest == dest:
                 if root and other.root and not self.relative:
-                    self.second(other, dest, path, dir)
+                    self.drop_second(other, dest, path, dir)
                     return False
                 if dir and other.node.kind == "dir":
                     return True
                 if other.path != path:
-                    self.second(other, dest, path, dir)
+                    self.drop_second(other, dest, path, dir)
                 return False
         return True
 
-    # Of several sources with one name the first counts (as with rsync); what can't be is a failure.
-    def second(self, other, dest, path, dir):
+    # If several sources have one name, the first counts (as with rsync). If the second can't be merged with
+    # it, the second fails.
+    def drop_second(self, other, dest, path, dir):
         if other is None or dir != (other.node.kind == "dir") or other.root:
             self.fail(path, "what a source before it has there is not replaced")
         self.fates[path] = "stays"
@@ -452,9 +459,9 @@ class Model:
         if not any(i.dest == dest and i.session == session for i in self.items):
             self.items.append(Item(dest, path, node, session, contents=contents, root=root))
         if dest != self.top:
-            self.had.setdefault(os.path.dirname(dest), set()).add(os.path.basename(dest))
+            self.source_names.setdefault(os.path.dirname(dest), set()).add(os.path.basename(dest))
         self.copied.add(dest)
-        self.had.setdefault(dest, set())
+        self.source_names.setdefault(dest, set())
         if not self.can_read(node):
             self.fail(path, "can't be read")
             return
@@ -466,22 +473,23 @@ class Model:
                 if thing is None and self.excluded(os.path.join(shown, name), False):
                     continue
                 if thing is None:
-                    self.keep(dest, name)
+                    self.note_name(dest, name)
                     self.fail(child, "leads nowhere")
                     continue
             if self.excluded(os.path.join(shown, name), thing.kind == "dir"):
                 continue
-            self.keep(dest, name)
+            self.note_name(dest, name)
             if thing.kind == "dir":
-                self.enter_dir(os.path.join(dest, name), self.real(child), thing, session, os.path.join(shown, name))
+                self.enter_dir(os.path.join(dest, name), self.resolve_links(child), thing, session,
+                               os.path.join(shown, name))
             else:
-                self.take(os.path.join(dest, name), child, thing, session)
+                self.add_entry(os.path.join(dest, name), child, thing, session)
 
-    def take(self, dest, path, node, session):
+    def add_entry(self, dest, path, node, session):
         if node.kind == "link" and self.o.get("copy-links"):
             node = self.follow(path)
             if node is None:
-                self.keep(os.path.dirname(dest), os.path.basename(dest), implied=True)
+                self.note_name(os.path.dirname(dest), os.path.basename(dest), implied=True)
                 self.fail(path, "leads nowhere")
                 return
         if node.kind in ("fifo", "other") and not self.devices:
@@ -489,19 +497,19 @@ class Model:
         self.add_file(dest, path, node, session)
 
     def add_file(self, dest, path, node, session, root=False):
-        self.had.setdefault(os.path.dirname(dest), set()).add(os.path.basename(dest))
+        self.source_names.setdefault(os.path.dirname(dest), set()).add(os.path.basename(dest))
         if node.kind == "file" and root and not self.can_read(node):
             self.fail(path, "can't be read")
             return
         if node.kind == "file" and self.left_out_by_size(node):
             if dest not in {i.dest for i in self.items}:
-                self.left_out.setdefault(dest, path)    # it has that name all the same
+                self.left_out.setdefault(dest, path)
             return
         if not self.claim(dest, path, False, root):
             return
         self.items.append(Item(dest, path, node, session, root=root))
 
-    # "--max-size: Leave out files larger than SIZE. --min-size: Leave out files smaller than SIZE."
+    # "--max-size: Leave out files larger than SIZE." "--min-size: Leave out files smaller than SIZE."
     def left_out_by_size(self, node):
         from world import size_of
         size = size_of(node.content)
@@ -509,10 +517,10 @@ class Model:
         return (most is not None and size > int(most)) or (least is not None and size < int(least))
 
     # "Patterns are tried in the order given, and the first one that matches decides. What no pattern matches
-    # is copied. … A pattern that begins with a slash is matched from the top of the copied tree … A pattern
-    # with another slash, or with **, is matched against the end of the path. Any other pattern is matched
-    # against the last component of the name. A pattern that ends with a slash matches only directories. * and
-    # ? do not match a slash; ** does."
+    # is copied. … A pattern that begins with a slash is matched from the top of the copied tree" "A pattern
+    # with another slash, or with **, is matched against the end of the path." "Any other pattern is matched
+    # against the last component of the name." "A pattern that ends with a slash matches only directories." "*
+    # and ? do not match a slash; ** does."
     def excluded(self, path, dir):
         for verb, pattern in self.o.get("rules", []):
             if matches(pattern, path, dir):
@@ -530,7 +538,7 @@ class Model:
             return
         groups = {}
         for item in self.items:
-            if item.node.kind == "file" and self.has_names(item):
+            if item.node.kind == "file" and self.has_hard_links(item):
                 groups.setdefault((item.session, item.node.ino), []).append(item)
         for key, items in groups.items():
             if len(items) > 1:
@@ -543,11 +551,11 @@ class Model:
 
     def store(self, item):
         parent = os.path.dirname(item.dest)
-        if parent in self.left or any(below(item.dest, p) for p in self.left):
-            self.left.add(item.dest)
+        if parent in self.untouched or any(below(item.dest, p) for p in self.untouched):
+            self.untouched.add(item.dest)
             item.fate = "stays"
             return
-        if any(below(item.dest, p) and item.dest != p for p in self.loose):
+        if any(below(item.dest, p) and item.dest != p for p in self.unchecked):
             item.fate = "either"
             return
         if item.node.kind == "dir":
@@ -565,21 +573,21 @@ class Model:
             # "--ignore-existing: If a file or link at DST has the name of a source directory, rdcp skips the
             # directory and everything in it."
             if self.o.get("ignore-existing"):
-                self.left.add(item.dest)
+                self.untouched.add(item.dest)
                 return
             self.set_aside(item.dest)
         # "--existing: rdcp creates nothing under a new name, and copies nothing into a missing directory."
         elif self.o.get("existing"):
-            self.left.add(item.dest)
+            self.untouched.add(item.dest)
             return
-        self.after[item.dest] = self.kept(item.node, Node("dir", None, None), None)
+        self.after[item.dest] = self.with_metadata(item.node, Node("dir", None, None), None)
         self.new.add(item.dest)
 
     # "Without --perms, a new file gets the mode of the source minus the umask … An existing file keeps its
     # mode, and also its owner" "-a: modes, times, owners, groups" "--chmod: Change the modes of the source
     # before they are used" "--chown: Give everything that is copied this owner or group"
-    def kept(self, source, node, old):
-        """node, with what it keeps of the source, and of what was there."""
+    def with_metadata(self, source, node, old):
+        """node, with the metadata that it gets from the source or keeps from the old entry."""
         mode = source.mode
         if mode is not None and self.o.get("chmod"):
             mode = CHMODS[self.o["chmod"]](source.kind == "dir", mode)
@@ -634,8 +642,8 @@ class Model:
             equal = old is not None and old.kind == "file" and old.content == item.node.content
             item.fate = "either" if equal else "stays"
             return
-        # What is not sent is not read, but for its attributes where they are kept; and of an empty file
-        # that is there nothing is to be compared.
+        # rdcp opens a file that it does not send only for attributes to keep, or to compare contents. An
+        # empty file has no content to compare.
         from world import size_of
         compared = what == "send" or self.o.get("acls") or self.o.get("xattrs") or (
             size_of(item.node.content) > 0 and (self.o.get("checksum") or self.o.get("remove-source-files")))
@@ -645,13 +653,13 @@ class Model:
             return
         if what == "same" and old.content != item.node.content:
             item.fate = "stays"
-            item.by_time = True
+            item.same_by_time = True
         if item.root and not self.recursive and not self.may_replace(item, old):
             return
-        if old is not None and old.kind == "dir" and not self.clear(item):
+        if old is not None and old.kind == "dir" and not self.clear_dir(item):
             return
         if old is not None and old.kind == "fifo":
-            self.vague = "a FIFO in a tree of the target"
+            self.inexact = "a FIFO in a tree of the target"
         item.fate = item.fate or "gone"
         if what == "same":
             self.make_same(item, old)
@@ -671,18 +679,18 @@ class Model:
         if old is not None and old.kind != "dir":
             self.set_aside(item.dest)
         existing = old if old is not None and old.kind == "file" else None
-        self.after[item.dest] = self.kept(item.node, Node("file", item.node.content, None, ino=("new", item.dest)),
-                                          existing)
+        new = Node("file", item.node.content, None, ino=("new", item.dest))
+        self.after[item.dest] = self.with_metadata(item.node, new, existing)
         self.replaced.add(item.dest)
 
     def doubt_linked_mode(self, item):
-        """Another name of the same file at the target may take its owner's leave to write, before or after."""
+        """Another name of the target file may make it read-only, before or after this name is written."""
         linked = self.names_of(self.before[item.dest].ino) if item.dest in self.before else ()
         if self.case.uid and any(i.dest in linked and i is not item and not i.node.mode & 0o200 for i in self.items
                                  if i.node.kind == "file"):
-            self.vague = "--inplace into a file that another name makes read-only"
+            self.inexact = "--inplace into a file that another name makes read-only"
 
-    # "A regular target … (11: unwritable)": a plain copy of files, as of a tree it does not matter.
+    # Without -r, a target file must be writable. In a tree rdcp replaces it regardless of its mode.
     def may_replace(self, item, old):
         if os.path.dirname(item.dest) != self.top and item.dest != self.top:
             return True
@@ -694,14 +702,14 @@ class Model:
         return True
 
     # "Files that are linked at the target but not in the source stay linked while they are the same.":
-    # what one of them is given the others have too.
+    # metadata that one name gets, the other names have too.
     def make_same(self, item, old):
-        new = self.kept(item.node, old.copy(), old)
+        new = self.with_metadata(item.node, old.copy(), old)
         if not self.times:
             new.mtime = old.mtime
         self.after[item.dest] = new
         others = [p for p in self.names_of(self.before[item.dest].ino) if p != item.dest] if item.dest in self.before else []
-        # The backup of what was another name of it still is one.
+        # A backup of another name of this file is still a name of it.
         for path in others + sorted(self.backups):
             node = self.after.get(path)
             if node is not None and node.ino == old.ino:
@@ -712,7 +720,7 @@ class Model:
     # "--inplace: Write into the existing file … Other hard links to the file change too."
     def write_inplace(self, item, old):
         names = self.names_of(self.before[item.dest].ino) if item.dest in self.before else [item.dest]
-        new = self.kept(item.node, Node("file", item.node.content, None, ino=old.ino), old)
+        new = self.with_metadata(item.node, Node("file", item.node.content, None, ino=old.ino), old)
         if isinstance(old.content, frozenset):
             new.content = old.content | {item.node.content}
         self.after[item.dest] = new
@@ -733,36 +741,37 @@ class Model:
         if self.o.get("existing" if old is None else "ignore-existing"):
             item.fate = "stays"
             return
-        if old is not None and old.kind == "dir" and not self.clear(item):
+        if old is not None and old.kind == "dir" and not self.clear_dir(item):
             return
         item.fate = "gone"
         same = old is not None and old.kind == item.node.kind and old.text == item.node.text
         if old is not None and old.kind != "dir" and not same:
             self.set_aside(item.dest)
         existing = old if same else None
-        self.after[item.dest] = self.kept(item.node, Node(item.node.kind, None, None, text=item.node.text), existing)
+        new = Node(item.node.kind, None, None, text=item.node.text)
+        self.after[item.dest] = self.with_metadata(item.node, new, existing)
         self.replaced.add(item.dest)
 
     def inside(self, dir):
         return [p for p in self.after if below(p, dir) and p != dir]
 
-    # A directory that is empty makes room. With --delete: "A directory that is in the way of a file is
-    # deleted, too." "excluded files stay" "such a directory is deleted as a whole or not at all (23)"
-    def clear(self, item):
+    # "A directory is also deleted with its contents if a file of the source has its name. Without --delete,
+    # the file fails (23), unless the directory is empty." "excluded files stay": then the whole directory does.
+    def clear_dir(self, item):
         inside = self.inside(item.dest)
         if inside and not self.delete:
             self.fail(item.path, "a directory is in the way")
             item.fate = "stays"
             return False
         if inside and not self.o.get("delete-excluded") and any(
-                self.excluded(self.shown(p), self.after[p].kind == "dir") for p in inside):
+                self.excluded(self.relative_name(p), self.after[p].kind == "dir") for p in inside):
             self.fail(item.path, "a directory with something protected is in the way")
             item.fate = "stays"
             return False
         if inside and self.o.get("max-delete") is not None:
-            self.vague = "--max-delete, and a directory in the way"
+            self.inexact = "--max-delete, and a directory in the way"
         if inside and self.backup:
-            self.vague = "a backup of a directory in the way"
+            self.inexact = "a backup of a directory in the way"
         for path in inside + [item.dest]:
             self.deleted.add(path)
             del self.after[path]
@@ -770,27 +779,27 @@ class Model:
 
     # ---- hard links ----------------------------------------------------------------------------
 
-    # Of the names of one file all that are copied are one file at the target; those that stay as they
-    # are (-u, --ignore-existing) have no part in it.
+    # All copied names of one file become one file at the target. Names that rdcp skips (-u,
+    # --ignore-existing) stay as they are.
     def link_groups(self):
         groups = {}
         for item in self.items:
-            if item.group and (item.fate in ("gone", "either") or item.by_time) and item.dest in self.after \
-                    and not below_any(item.dest, self.loose):
+            if item.group and (item.fate in ("gone", "either") or item.same_by_time) and item.dest in self.after \
+                    and not below_any(item.dest, self.unchecked):
                 if item.fate == "either" and self.decide(item, self.before.get(item.dest)) == "leave":
                     continue
                 groups.setdefault(item.group, []).append(item)
-        shared = set()      # what has stayed one file with names of a group
+        shared = set()      # paths that stayed linked to names of a group
         for key, items in groups.items():
             if len(items) < 2:
                 continue
             old = any(i.dest in self.before and self.before[i.dest].kind == "file" for i in items)
             keepers = {self.after[i.dest].ino for i in items} - {None}
             # "Files that are linked at the target but not in the source stay linked while they are the same.":
-            # with names of a group before this one.
+            # here with names of an earlier group.
             joined = bool(shared & {i.dest for i in items})
-            # What counts as the same is what the others are linked to.
-            taken = {c for i in items if i.by_time for c in [self.before[i.dest].content]}
+            # The other names are linked to the file that has the same size and time.
+            taken = {c for i in items if i.same_by_time for c in [self.before[i.dest].content]}
             for item in items:
                 node = self.after[item.dest]
                 if self.o.get("inplace") and node.ino is None:
@@ -800,7 +809,7 @@ class Model:
                     continue
                 node.ino = ("group", key) if not joined else None
                 if self.backup and item.dest in self.before:
-                    self.doubt_backup(item.dest)    # one that is the same is perhaps replaced, too
+                    self.doubt_backup(item.dest)    # rdcp may replace it although it is the same
                 if old and not self.perms:
                     node.mode = None
                 if not self.times:
@@ -811,7 +820,7 @@ class Model:
                     node.gid = None
                 if isinstance(node.content, str) and (taken or node.content != item.node.content):
                     node.content = frozenset([node.content, item.node.content]) | taken
-            # One file has one time: where that of one name is open, so it is.
+            # All names of one file have the same metadata: a field that is open for one is open for all.
             for field in ("mode", "mtime", "uid", "gid"):
                 if any(getattr(self.after[i.dest], field) is None for i in items):
                     for item in items:
@@ -826,22 +835,22 @@ class Model:
     # "Times are kept …, including those of directories and symbolic links."
     def set_directories(self):
         for item in self.items:
-            if item.node.kind != "dir" or item.dest in self.left or self.after.get(item.dest) is None:
+            if item.node.kind != "dir" or item.dest in self.untouched or self.after.get(item.dest) is None:
                 continue
             node = self.after[item.dest]
             if node.kind != "dir":
                 continue
-            old = None if item.dest in self.new or item.dest in self.made else self.before.get(item.dest)
+            old = None if item.dest in self.new or item.dest in self.unfinished else self.before.get(item.dest)
             if item.implied:
                 node.mode = node.mtime = node.uid = node.gid = None
                 continue
-            if item.dest in self.on_the_way and not self.perms:
+            if item.dest in self.mkpath_dirs and not self.perms:
                 node.mode = node.mtime = node.uid = node.gid = None
                 continue
             firsts = [i for i in self.items if i.dest == item.dest]
-            new = self.after[item.dest] = self.kept(firsts[0].node, Node("dir", None, None), old)
-            # Of directories that become one, which one's counts is nowhere said; and the copies of
-            # several hosts change the times of what others made.
+            new = self.after[item.dest] = self.with_metadata(firsts[0].node, Node("dir", None, None), old)
+            # The model leaves the metadata of merged directories open. So it does for DST with several source
+            # hosts: later copies change its times.
             if len(firsts) > 1 or (item.dest == self.top and len({h for h, _ in self.case.sources}) > 1):
                 new.mode = new.mtime = new.uid = new.gid = None
         for path, node in self.after.items():
@@ -854,29 +863,29 @@ class Model:
 
     # ---- deleting ------------------------------------------------------------------------------
 
-    def shown(self, path):
-        """From the top of what is copied."""
+    def relative_name(self, path):
+        """path, relative to the top of the copied tree."""
         return path[len(self.top) + 1:]
 
     # "When everything else is stored, rdcp deletes what SRC … does not have from the directories of DST that
-    # were copied. … excluded files stay … If a directory of SRC could not be read, or a file could not be copied,
+    # were copied." "excluded files stay" "If a directory of SRC could not be read, or a file could not be copied,
     # rdcp reports this and deletes nothing."
     def delete_rest(self):
         if self.failed:
             return
         gone = []
         for dir in sorted(self.copied):
-            if dir in self.new or dir in self.left or self.before.get(dir) is None or self.before[dir].kind != "dir":
+            if dir in self.new or dir in self.untouched or self.before.get(dir) is None or self.before[dir].kind != "dir":
                 continue
             for path in sorted(p for p in self.after if os.path.dirname(p) == dir):
-                if os.path.basename(path) not in self.had[dir] and path in self.before:
-                    self.doom(path, gone)
+                if os.path.basename(path) not in self.source_names[dir] and path in self.before:
+                    self.collect_deletable(path, gone)
         most = self.o.get("max-delete")
         # "Delete at most N files and directories. If there were more and nothing failed, exit with 25."
         if most is not None and len(gone) > int(most):
             self.too_many = (set(gone), int(most))
             if self.backup:
-                self.vague = "--max-delete, and backups"
+                self.inexact = "--max-delete, and backups"
             self.codes = {25}
             return
         for path in gone:
@@ -885,38 +894,38 @@ class Model:
             if self.backup and node.kind != "dir":
                 self.put_backup(path, node)
 
-    def doom(self, path, gone):
-        """Adds it and all that is in it, as far as it may go; True: it stays."""
+    def collect_deletable(self, path, gone):
+        """Adds path and its contents to gone, without what must stay. Returns whether path itself stays."""
         node = self.after[path]
         if self.is_protected(path, node):
             return True
         stays = False
         if node.kind == "dir":
             for child in sorted(p for p in self.after if os.path.dirname(p) == path):
-                stays = self.doom(child, gone) or stays
+                stays = self.collect_deletable(child, gone) or stays
             stays = stays or (self.backup and not self.o.get("backup-dir") and
                               any(below(p, path) and self.after[p].kind != "dir" for p in self.after))
         if not stays:
             gone.append(path)
         return stays
 
-    # "--delete and --delete-excluded spare names that end with ~ (or with SUFFIX)." "--delete spares DIR [of
-    # --backup-dir]"
+    # "--delete and --delete-excluded spare names that end with ~ (or with SUFFIX)." "--backup-dir: … --delete
+    # spares DIR"
     def is_protected(self, path, node):
         if self.backup and not self.o.get("backup-dir") and path.endswith(self.suffix):
             return True
         if self.o.get("backup-dir") and (below(path, self.backup_top()) or below(self.backup_top(), path)):
             return True
-        return not self.o.get("delete-excluded") and self.excluded(self.shown(path), node.kind == "dir")
+        return not self.o.get("delete-excluded") and self.excluded(self.relative_name(path), node.kind == "dir")
 
     # ---- backups -------------------------------------------------------------------------------
 
     # "A relative DIR is below DST, or, if DST is a file, below the directory that contains DST."
     def backup_top(self):
-        return os.path.normpath(os.path.join(self.holder(), self.o["backup-dir"]))
+        return os.path.normpath(os.path.join(self.backup_base(), self.o["backup-dir"]))
 
-    def holder(self):
-        """DST, or the directory that it is in if it is no directory."""
+    def backup_base(self):
+        """DST, or the directory that contains DST if DST is no directory."""
         node = self.before.get(self.top)
         return self.top if node is None or node.kind == "dir" else os.path.dirname(self.top)
 
@@ -940,50 +949,50 @@ class Model:
 
     def backup_name(self, path):
         if self.o.get("backup-dir"):
-            return os.path.join(self.backup_top(), os.path.relpath(path, self.holder() or ".") + self.suffix)
+            return os.path.join(self.backup_top(), os.path.relpath(path, self.backup_base() or ".") + self.suffix)
         to, taken = path + self.suffix, {i.dest for i in self.items}
         while to in taken:
             to += self.suffix
         return to
 
     def doubt_backup(self, path):
-        """It is perhaps made, and so are the directories that lead to it."""
-        to, there = self.backup_name(path), set(self.after) - self.maybe
-        self.loosen(to)
+        """The backup of path, and the directories that lead to it, may or may not be made."""
+        to, there = self.backup_name(path), set(self.after) - self.maybe_dirs
+        self.leave_unchecked(to)
         self.make_backup_dirs(os.path.dirname(to))
-        self.maybe |= set(self.after) - there
+        self.maybe_dirs |= set(self.after) - there
 
     def doubt_backups(self, paths):
-        """They are perhaps not made after all, nor the directories that lead to nothing else."""
+        """The backups of paths, and the directories that lead only to them, may or may not be made."""
         names = {self.backup_name(p) for p in paths}
         for name in names:
-            self.loosen(name)
+            self.leave_unchecked(name)
             above = os.path.dirname(name)
             while above and above not in self.before and not any(below(b, above) for b in self.backups - names):
-                self.maybe.add(above)
+                self.maybe_dirs.add(above)
                 above = os.path.dirname(above)
 
     def make_backup_dirs(self, path):
         above = path
-        while above in self.maybe:
-            self.maybe.discard(above)
+        while above in self.maybe_dirs:
+            self.maybe_dirs.discard(above)
             above = os.path.dirname(above)
         while path not in ("", "..") and path not in self.after:
             self.after[path] = Node("dir", None, None)
             path = os.path.dirname(path)
         if path in self.after and self.after[path].kind != "dir":
-            self.vague = "something is in the way of --backup-dir"
+            self.inexact = "something is in the way of --backup-dir"
         elif path in self.after and not any(i.dest == path for i in self.items):
-            self.after[path].mtime = None   # something new is in it
+            self.after[path].mtime = None   # it has a new entry
 
-    def loosen(self, path):
-        self.loose.add(path)
+    def leave_unchecked(self, path):
+        self.unchecked.add(path)
 
     # ---- the source ----------------------------------------------------------------------------
 
-    # "--remove-source-files: remove each source file once it is stored" "The following stay in the source:
-    # directories … with --ignore-existing or --existing, symbolic links, devices and FIFOs, and with -H
-    # also some files that have several names."
+    # "--remove-source-files: remove each source file once it is stored" "The following stay in the source:"
+    # "directories;" "with --ignore-existing or --existing, symbolic links, devices and FIFOs, and with -H also
+    # some files that have several names."
     def remove_sources(self):
         if not self.o.get("remove-source-files"):
             return
@@ -992,31 +1001,31 @@ class Model:
                 continue
             fate = item.fate or "stays"
             if fate == "gone" and (self.o.get("ignore-existing") or self.o.get("existing")) and (
-                    item.node.kind != "file" or (self.o.get("hard-links") and self.has_names(item))):
+                    item.node.kind != "file" or (self.o.get("hard-links") and self.has_hard_links(item))):
                 fate = "either"
-            # "a symbolic link that was followed [stays]; this is an error (23, for a single file 11)"
+            # "a symbolic link that was followed; this is an error (23, for a single file 11);"
             if self.before.get(item.path) is not None and self.before[item.path].kind == "link" and item.node.kind == "file":
-                self.kept_links.add(fate)
+                self.link_fates.add(fate)
                 fate = "stays"
             self.fates[item.path] = fate
-        # Of one that was named twice the second removal finds nothing.
+        # If a source is named twice, the second removal finds nothing.
         paths = [i.path for i in self.items if i.node.kind != "dir"]
         twice = {p for p in paths if paths.count(p) > 1}
         self.named_twice = self.named_twice or bool(twice)
         for item in self.items:
             if item.path in twice:
-                self.loosen(item.dest)
+                self.leave_unchecked(item.dest)
                 self.fates[item.path] = "either"
         if self.backup:
             self.doubt_backups({i.dest for i in self.items if i.path in twice})
-        # The second is perhaps gone before it is read: then nothing is deleted.
+        # If the source is removed before it is read a second time, rdcp deletes nothing.
         if twice and self.delete:
-            self.vague = "--delete, and a source that is named twice and removed"
+            self.inexact = "--delete, and a source that is named twice and removed"
         for path, fate in self.fates.items():
             if fate == "gone":
                 self.after.pop(path, None)
 
-    def has_names(self, item):
+    def has_hard_links(self, item):
         return sum(n.ino == item.node.ino and n.ino is not None for n in self.before.values()) > 1
 
     # ---- the end -------------------------------------------------------------------------------
@@ -1029,9 +1038,9 @@ class Model:
         if not self.failed:
             unremoved = {11} if single else {23}
             # "If there were more and nothing failed, exit with 25."
-            if "gone" in self.kept_links and not self.o.get("dry-run"):
+            if "gone" in self.link_fates and not self.o.get("dry-run"):
                 self.codes = unremoved
-            elif "either" in self.kept_links and not self.o.get("dry-run"):
+            elif "either" in self.link_fates and not self.o.get("dry-run"):
                 self.codes = self.codes | unremoved
             if self.named_twice:
                 self.codes = self.codes | {23, 24}
@@ -1044,10 +1053,10 @@ class Model:
             self.codes = {23}
             if all("its host" in why for _, why in self.failed):
                 self.codes = {5, 23}
-            elif not self.some_came():
+            elif not self.any_copied():
                 self.codes = self.code_of_hosts(roots)
 
-    def some_came(self):
+    def any_copied(self):
         failed = {p for p, _ in self.failed}
         return any(i.path not in failed for i in self.items)
 
@@ -1067,7 +1076,7 @@ class Model:
         return {3} if why[0] == "missing" else {11, 23}
 
 
-# A time of whole seconds is that of a file system that knows no others: it is the same.
+# A file system that stores whole seconds truncates the source's time; rdcp takes such times as equal.
 def same_time(at_target, of_source):
     return at_target == of_source or (at_target % 10**9 == 0 and at_target == of_source - of_source % 10**9)
 
@@ -1084,7 +1093,7 @@ def matches(pattern, path, dir):
     if pattern.startswith("/"):
         return re.fullmatch(translated(pattern[1:]), path) is not None
     if pattern.startswith("**"):
-        return re.fullmatch(translated(pattern), "/" + path) is not None    # as rsync has it
+        return re.fullmatch(translated(pattern), "/" + path) is not None    # ** also matches no directory, as in rsync
     if "/" in pattern or "**" in pattern:
         return re.fullmatch("(.*/)?" + translated(pattern), path) is not None
     return re.fullmatch(translated(pattern), path.rsplit("/", 1)[-1]) is not None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a failing case smaller while it fails in the same way, and prints cases."""
+"""Shrinks a failing case while it still fails in the same way, and prints cases."""
 
 import copy
 
@@ -7,7 +7,7 @@ from trial import attempt
 from world import below
 
 
-def tell(case, trial):
+def describe(case, trial):
     lines = ["seed %d: rdcp %s" % (case.seed, " ".join(case.words()))]
     about = []
     if case.umask != 0o022:
@@ -22,14 +22,14 @@ def tell(case, trial):
         lines.append("  list: " + " ".join(case.listed))
     lines += ["  %-16s %r" % (p, n) for p, n in sorted(case.world.items())]
     lines.append("exit status %s%s" % (" then ".join(map(str, trial.codes)),
-                                       ", no exact model: " + trial.model.vague if trial.model.vague else ""))
+                                       ", no exact model: " + trial.model.inexact if trial.model.inexact else ""))
     lines += ["  | " + line for line in trial.errors.splitlines()[:12]]
-    lines += ["%s: %s" % f for f in trial.found] or ["as it should be"]
+    lines += ["%s: %s" % f for f in trial.found] or ["no violation"]
     return "\n".join(lines)
 
 
 def smaller(case):
-    """Cases with one option less, or one entry less in a tree."""
+    """Yields the case without one of its options, sources or entries."""
     for name in list(case.options):
         less = copy.deepcopy(case)
         del less.options[name]
@@ -59,7 +59,7 @@ def shrink(case, trial, most=400):
                 break
             try:
                 got = attempt(less)
-            except Exception:   # no such case can be made
+            except Exception:   # there is no such case
                 continue
             if want & {k for k, _ in got.found}:
                 case, trial, again = less, got, True

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Any options on any trees with any fault: what the manual promises holds.
+"""The promises of the manual hold with any options, on any trees, with any fault.
 
-A seed is a case; tests/properties/run SEED prints it, shrinks it and tells what it broke. How many
-run: SLUICE_PROPERTIES, else SHARE times SLUICE_COUNT. The seeds are always the same ones."""
+Each seed makes one case; tests/properties/run SEED prints it, what it broke, and a smaller case that
+breaks the same. SLUICE_PROPERTIES is the number of cases, by default SHARE times SLUICE_COUNT. The
+seeds begin with 1."""
 
 import os
 import subprocess
@@ -36,22 +37,23 @@ def test_promises_of_the_manual_hold(first, record_property):
     for line in known:
         print("known: " + line)
     record_property("known", len(known))
-    assert not broken, "tests/properties/run SEED shows more\n" + "\n".join(broken)
+    assert not broken, "tests/properties/run SEED prints more\n" + "\n".join(broken)
 
 
 def test_every_option_is_generated():
-    """Or is declared not to be, with a reason."""
+    """ELSEWHERE lists the options that no case has, with the reason."""
     listed = subprocess.run([programs() / "rdcp", "--list-options"], stdout=subprocess.PIPE, check=True).stdout.decode()
     names = set()
     for line in listed.splitlines():
         long = [w[2:] for w in line.split() if w.startswith("--")]
         names.add(long[0] if long else line.split()[0])
-    had = set(generate.FLAGS) | set(generate.VALUES) | generate.MADE
-    new = sorted(names - had - set(generate.ELSEWHERE))
-    assert not new, "tests/properties/generate.py knows nothing of these"
-    gone = {n for n in had | set(generate.ELSEWHERE) if not n.startswith("no-")} - names
+    generated = set(generate.FLAGS) | set(generate.VALUES) | generate.MADE
+    new = sorted(names - generated - set(generate.ELSEWHERE))
+    assert not new, "tests/properties/generate.py does not have these options"
+    # --list-options omits the --no-X that undo an option.
+    gone = {n for n in generated | set(generate.ELSEWHERE) if not n.startswith("no-")} - names
     assert not gone, "there are no such options"
-    assert not had & set(generate.ELSEWHERE)
+    assert not generated & set(generate.ELSEWHERE)
 
 
 def test_seed_determines_the_case():

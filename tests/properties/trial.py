@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One case on a disk: made, run with its fault, judged; after a fault it is run again."""
+"""Runs one case: makes its trees, runs its command with the fault, and judges the result. After a fault it
+runs the command again."""
 
 import ctypes
 import fcntl
@@ -30,9 +31,9 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 CLONE_NEWNS, MS_REMOUNT, MS_PRIVATE, MS_REC, MNT_DETACH = 0x20000, 32, 1 << 18, 16384, 2
 AS_NOBODY = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-groups", "--inh-caps=-all",
              "--bounding-set=-all"]
-SUPER = os.geteuid() == 0
+IS_ROOT = os.geteuid() == 0
 BESIDE = ["../aside"]   # --backup-dir makes it where DST is a file in the root
-_own_mounts = []
+_can_mount = []
 
 
 def programs():
@@ -44,12 +45,12 @@ def mount(what, at, kind, flags, data):
                       data.encode() if data else None) == 0
 
 
-def may_mount():
-    """In a mount namespace of this process."""
-    if not _own_mounts:
-        _own_mounts.append(SUPER and LIBC.unshare(CLONE_NEWNS) == 0 and
+def can_mount():
+    """Whether this process can mount; if so, it is in a mount namespace of its own afterwards."""
+    if not _can_mount:
+        _can_mount.append(IS_ROOT and LIBC.unshare(CLONE_NEWNS) == 0 and
                            mount("none", "/", None, MS_REC | MS_PRIVATE, None))
-    return _own_mounts[0]
+    return _can_mount[0]
 
 
 class Trial:
@@ -60,9 +61,9 @@ class Trial:
         base = os.environ.get("SLUICE_PROPERTIES_DIR") or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
         self.home = tempfile.mkdtemp(prefix="sluice-properties-", dir=base)
         self.root = self.home + "/root"
-        self.aside = tempfile.mkdtemp(prefix="sluice-properties-", dir=base)    # for stderr, and for what the pipe delivers
+        self.aside = tempfile.mkdtemp(prefix="sluice-properties-", dir=base)    # stderr, rules, --failed and --log-file
         self.mounted = False
-        self.versions, self.changed, self.need, self.taken = {}, set(), [], b""
+        self.versions, self.changed, self.need = {}, set(), []
 
     def close(self):
         if self.mounted:
@@ -83,10 +84,10 @@ class Trial:
             if self.fault.get("kind") == "change" and word.startswith("--lanes="):
                 continue
             argv.append(self.from_file(n, word).replace("ASIDE", self.aside))
-        return (AS_NOBODY if self.case.uid and SUPER else []) + argv
+        return (AS_NOBODY if self.case.uid and IS_ROOT else []) + argv
 
     def from_file(self, n, word):
-        """A rule, as a file that contains it."""
+        """word, or the option that reads its pattern from a file."""
         name, _, pattern = word.partition("=")
         if name not in ("--exclude", "--include") or not self.case.has(name[2:] + "-from"):
             return word
@@ -95,7 +96,7 @@ class Trial:
         return "%s-from=%s/rule-%d" % (name, self.aside, n)
 
     def expanded(self):
-        """Local words, as a shell expands them."""
+        """The sources, with local patterns expanded as by a shell."""
         out = []
         for host, path in self.case.sources:
             hits = sorted(str(p.relative_to(self.root)) for p in pathlib.Path(self.root).glob(path)) if "*" in path else []
@@ -116,12 +117,12 @@ class Trial:
                                     stdout=subprocess.DEVNULL, stderr=stderr, start_new_session=True,
                                     umask=self.case.umask)
 
-    def end(self, proc):
-        """Its exit status; afterwards its children are gone, too."""
+    def wait_for_end(self, proc):
+        """Waits for proc and its process group, and returns the exit status."""
         try:
             code = proc.wait(LIMIT)
         except subprocess.TimeoutExpired:
-            self.found.append(("hang", "it does not end within %d s" % LIMIT))
+            self.found.append(("hang", "rdcp does not end within %d s" % LIMIT))
             os.killpg(proc.pid, signal.SIGKILL)
             code = proc.wait()
         until = time.monotonic() + LIMIT
@@ -153,7 +154,7 @@ class Trial:
                 pass
 
     def change(self):
-        """Another process changes a source. The contents before and after are recorded."""
+        """Changes a source during the run."""
         time.sleep(self.fault["after"])
         path, how = self.fault["path"], self.fault["how"]
         at = os.path.join(self.root, path)
@@ -170,7 +171,7 @@ class Trial:
                 os.utime(at)
             elif how == "rewrite":
                 fd = os.open(at, os.O_WRONLY)
-                os.write(fd, world.in_full(new))
+                os.write(fd, world.bytes_of(new))
                 os.close(fd)
             elif how == "replace":
                 os.rename(self.aside + "/incoming", at)
@@ -188,21 +189,21 @@ class Trial:
         old = self.old_content
         size = world.size_of(old)
         if how == "append":
-            return world.name_of(world.in_full(old) + b"more")
+            return world.name_of(world.bytes_of(old) + b"more")
         if how == "shrink":
-            return world.name_of(world.in_full(old)[:size // 2])
+            return world.name_of(world.bytes_of(old)[:size // 2])
         if how in ("rewrite", "replace"):
-            return world.know("new:%d" % size)
+            return world.register("new:%d" % size)
         return old
 
     def prepare_change(self, before):
-        """The judge gets the possible contents."""
+        """Records for the judge which contents the changed source may have."""
         path, how = self.fault["path"], self.fault["how"]
         node = before[path]
         self.old_content = node.content
-        full = world.in_full(node.content)
+        full = world.bytes_of(node.content)
         for data in (full + b"more", full[:len(full) // 2]):
-            world.KNOWN.setdefault(world.fingerprint(data), "changed %s:%d" % (path, len(data)))
+            world.CONTENTS.setdefault(world.fingerprint(data), "changed %s:%d" % (path, len(data)))
         new = self.new_content(how)
         names = [p for p, n in before.items() if n.ino == node.ino and n.kind == "file"]
         self.changed.update(names + [path + "+"])
@@ -217,13 +218,13 @@ class Trial:
         elif how in ("replace", "unlink") and len(names) == 1:
             self.need = [some for some in self.need if some != gone]
 
-    def fill(self, more):
+    def fill_disk(self, more):
         st = os.statvfs(self.root)
         used = (st.f_blocks - st.f_bfree) * st.f_frsize
         mount("none", self.home, "tmpfs", MS_REMOUNT, "size=%d" % (used + more))
 
-    def take(self):
-        """Reads some of what arrives through the pipe."""
+    def read_pipe(self):
+        """Starts a thread that reads some of the pipe."""
         fd = os.open(os.path.join(self.root, "pipe"), os.O_RDONLY | os.O_NONBLOCK)
         self.pipe_end = fd
         fcntl.fcntl(fd, fcntl.F_SETFL, 0)
@@ -246,24 +247,24 @@ class Trial:
         thread.start()
         return thread
 
-    # ---- all of it ---------------------------------------------------------------------------
+    # ---- the trial ---------------------------------------------------------------------------
 
-    def make(self):
+    def make_world(self):
         case = self.case
         if self.fault.get("kind") == "full":
-            if not may_mount():
+            if not can_mount():
                 self.fault = {}
                 self.log.append("no disk can be filled here")
             else:
                 self.mounted = mount("none", self.home, "tmpfs", 0, "mode=755")
         os.mkdir(self.root)
         os.chmod(self.home, 0o755)
-        world.make(self.root, case.world, SUPER)
+        world.make(self.root, case.world, IS_ROOT)
         if case.listed:
             with open(self.root + "/list", "w") as f:
                 f.write(case.list_text)
         os.chmod(self.root, 0o755)
-        if case.uid and SUPER:
+        if case.uid and IS_ROOT:
             os.chown(self.home, case.uid, case.uid)
             os.chown(self.root, case.uid, case.uid)
             os.chown(self.aside, case.uid, case.uid)
@@ -275,23 +276,23 @@ class Trial:
 
     def run(self):
         case, kind = self.case, self.fault.get("kind")
-        before = self.make()
+        before = self.make_world()
         kind = self.fault.get("kind")
-        uid, case.uid = case.uid, case.uid if SUPER else os.getuid()
+        uid, case.uid = case.uid, case.uid if IS_ROOT else os.getuid()
         self.model = model = Model(case, before)
         case.uid = uid
         thread = None
         if kind == "full":
-            self.fill(self.fault["bytes"])
+            self.fill_disk(self.fault["bytes"])
         if kind == "stream" and case.target[1] == "pipe":
-            thread = self.take()
+            thread = self.read_pipe()
         proc = self.start("stall:lane=0,block=0,ms=%d" % self.fault["ms"] if kind == "change" else "")
         if kind == "change":
             thread = threading.Thread(target=self.change)
             thread.start()
         if kind == "kill":
             self.kill(proc)
-        code = self.end(proc)
+        code = self.wait_for_end(proc)
         if thread:
             if kind == "stream":
                 self.stop.set()
@@ -300,7 +301,7 @@ class Trial:
         self.found += judge.lost(self.need, after) + judge.lost_backups(model, before, after)
         if kind == "stream":
             if "f" not in after:
-                self.found.append(("source-gone", "f: is removed, and is not at a regular target"))
+                self.found.append(("source-gone", "f: is removed, although no regular file has its content"))
             return
         if kind in ("kill", "change", "full"):
             self.found += min((self.within_bounds(m, before, after, code) for m in self.views(before)), key=len)
@@ -311,12 +312,12 @@ class Trial:
             if kind == "kill" and code == 0:
                 self.found += judge.exact(model, after, code)
             if not self.found:
-                self.again(before, after)
+                self.run_again(before, after)
         else:
             self.found += judge.exact(model, after, code)
 
     def views(self, before):
-        """The sources that a run may have seen: a file that vanished may never have existed."""
+        """Models of what the run may have found: with and without a file that vanished."""
         yield self.model
         if self.fault.get("how") == "unlink":
             yield Model(self.case, {p: n for p, n in before.items() if p != self.fault["path"]})
@@ -325,13 +326,13 @@ class Trial:
         found = judge.bounds(model, before, after, code, self.versions, self.changed)
         return found + (judge.deletions_after_failure(model, before, after, code) if self.fault["kind"] != "kill" else [])
 
-    def again(self, before, state):
-        """After a fault the same command completes the copy."""
-        # The directories of --mkpath are complete already.
-        made = {p for p in state if p not in before and state[p].kind == "dir"} - self.model.on_the_way
-        model = Model(self.case, state, made)
+    def run_again(self, before, state):
+        """Runs the command again, which must complete the copy."""
+        # A rerun does not change the directories that --mkpath made.
+        unfinished = {p for p in state if p not in before and state[p].kind == "dir"} - self.model.mkpath_dirs
+        model = Model(self.case, state, unfinished)
         self.need = judge.contents_of(self.case, state)
-        code = self.end(self.start())
+        code = self.wait_for_end(self.start())
         after = world.read(self.root, BESIDE)
         found = judge.lost(self.need, after) + judge.lost_backups(model, state, after)
         found += judge.exact(model, after, code)
@@ -339,7 +340,7 @@ class Trial:
 
 
 def attempt(case):
-    """(violations, trial) of a case."""
+    """Runs a case and returns its Trial."""
     trial = Trial(case)
     try:
         trial.run()

@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The content of a file system, as a dictionary of paths: made on a disk, and read from it."""
+"""A world is the content of a file system as a dictionary of paths. make() puts it on a disk, and read()
+reads it from there."""
 
 import hashlib
 import os
 import stat
 
-# All contents that were ever made, by name, so that contents that are read can be named.
-KNOWN = {}
+# {label: fingerprint} and {fingerprint: label} of all contents made so far. name_of() finds the label of
+# what was read.
+CONTENTS = {}
 OURS = ".sluice."
 
 
 class Node:
     """One name. kind: file, dir, link or fifo. ino: the same for names of one file.
 
-    In what a model expects a field that is None may be anything, and content may be a set."""
+    In a model's prediction, a field that is None may have any value, and content may be a set of which any
+    member is right."""
 
     __slots__ = ("kind", "content", "mode", "mtime", "uid", "gid", "ino", "text")
 
@@ -60,7 +63,7 @@ def pieces(content):
     return [(0, (seed * (size // 16 + 1))[:size])]
 
 
-def in_full(content):
+def bytes_of(content):
     whole = bytearray(size_of(content))
     for at, part in pieces(content):
         whole[at:at + len(part)] = part
@@ -71,15 +74,15 @@ def fingerprint(data):
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
-def know(content):
-    if content not in KNOWN:
-        KNOWN[content] = fingerprint(in_full(content))
-        KNOWN[KNOWN[content]] = content if size_of(content) else "nothing:0"
+def register(content):
+    if content not in CONTENTS:
+        CONTENTS[content] = fingerprint(bytes_of(content))
+        CONTENTS[CONTENTS[content]] = content if size_of(content) else "nothing:0"
     return content if size_of(content) else "nothing:0"
 
 
 def name_of(data):
-    return KNOWN.get(fingerprint(data)) or "unknown(%r...):%d" % (bytes(data[:12]), len(data)) if data else "nothing:0"
+    return CONTENTS.get(fingerprint(data)) or "unknown(%r...):%d" % (bytes(data[:12]), len(data)) if data else "nothing:0"
 
 
 # ---- on the disk --------------------------------------------------------------------------------
@@ -93,7 +96,7 @@ def write(path, content):
 
 
 def make(root, world, owners):
-    """owners: whether they can be set."""
+    """owners: whether this process can set owners."""
     first = {}
     for path in sorted(world):
         node, at = world[path], os.path.join(root, path)
@@ -107,7 +110,7 @@ def make(root, world, owners):
             os.link(first[node.ino], at)
             continue
         else:
-            write(at, know(node.content))
+            write(at, register(node.content))
         if node.ino is not None:
             first[node.ino] = at
     for path in sorted(world, reverse=True):
@@ -121,21 +124,21 @@ def make(root, world, owners):
 
 
 def read(root, beside=()):
-    """Everything below root, and below the existing paths of `beside', by path; owners as on the disk."""
-    found = {p: look(os.path.join(root, p), root) for p in beside if os.path.isdir(os.path.join(root, p))}
+    """The entries below root, and below those directories of `beside' that exist."""
+    found = {p: read_node(os.path.join(root, p), root) for p in beside if os.path.isdir(os.path.join(root, p))}
     todo = ["", *found]
     while todo:
         top = todo.pop()
         with os.scandir(os.path.join(root, top)) as entries:
             for e in entries:
                 path = os.path.join(top, e.name)
-                found[path] = node = look(os.path.join(root, path), root)
+                found[path] = node = read_node(os.path.join(root, path), root)
                 if node.kind == "dir":
                     todo.append(path)
     return found
 
 
-def look(path, root):
+def read_node(path, root):
     st = os.lstat(path)
     node = Node("dir", None, stat.S_IMODE(st.st_mode), st.st_mtime_ns, st.st_uid, st.st_gid)
     if stat.S_ISREG(st.st_mode):
