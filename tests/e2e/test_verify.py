@@ -23,7 +23,7 @@ def tells_holes(top):
 
 
 def lied(top):
-    return (top / "told").exists()
+    return (top / "lied").exists()
 
 
 SMALL = {"f%02d" % i: pattern(1 + 997 * i, i) for i in range(40)}
@@ -34,7 +34,7 @@ SMALL = {"f%02d" % i: pattern(1 + 997 * i, i) for i in range(40)}
 def test_flipped_bit_in_small_files_is_detected(bench, ground, nth, at, options):
     make(ground, {"from": SMALL, "to": {n: b"old" for n in SMALL} if options else {}})
     for verify, code in ((["--verify"], 23), ([], 0)):
-        (ground / "told").unlink(missing_ok=True)
+        (ground / "lied").unlink(missing_ok=True)
         r = bench.copy("-r", *options, *verify, "--failed=failed", "from/", "far:%s" % (ground / "to"), cwd=ground,
                        env=lying(ground / "to", nth, at))
         assert lied(ground) and r.code == code, (r.code, r.errors())
@@ -56,7 +56,7 @@ def test_flipped_bit_in_a_large_file_is_detected(bench, ground, nth, at, options
     data = pattern(BIG)
     make(ground, {"big": data, "to": {"big": b"old" * 100}})
     for verify in (["--verify"], []):
-        (ground / "told").unlink(missing_ok=True)
+        (ground / "lied").unlink(missing_ok=True)
         r = bench.copy(*options, *verify, "--lanes=2", "big", "far:%s" % (ground / "to"), cwd=ground,
                        env=lying(ground / "to", nth, at))
         assert lied(ground) and r.code == (41 if verify else 0), (r.code, r.errors())
@@ -81,7 +81,7 @@ def test_bytes_stored_at_another_offset_are_detected(bench, ground, nth, options
     make(ground, {"big": data, "to": {}})
     env = dict(lying(ground / "to", nth), LIE_SHIFT="4096")
     for verify in (["--verify"], []):
-        (ground / "told").unlink(missing_ok=True)
+        (ground / "lied").unlink(missing_ok=True)
         r = bench.copy(*options, *verify, "--lanes=2", "big", "far:%s" % (ground / "to"), cwd=ground, env=env)
         assert lied(ground) and r.code == (41 if verify or tells_holes(ground) else 0), (r.code, r.errors())
         assert r.code == 0 or "big: the stored data " in r.errors(), r.errors()
@@ -134,7 +134,7 @@ def test_flipped_bit_in_streams_and_local_copies_is_detected(bench, ground):
         r = bench.copy("--verify", "-", "far:%s" % (ground / "to" / "out"), stdin=f, cwd=ground,
                        env=lying(ground / "to", 3))
     assert lied(ground) and r.code == 41 and not read(ground / "to"), (r.code, r.errors())
-    (ground / "told").unlink()
+    (ground / "lied").unlink()
     r = bench.copy("--verify", "in", "to/out", cwd=ground, env=lying(ground / "to", 2))
     assert lied(ground) and r.code == 41 and not read(ground / "to"), (r.code, r.errors())
 
@@ -143,7 +143,7 @@ def test_print_digest_detects_a_flipped_bit(bench, ground):
     """--print-digest reads the data back as well."""
     make(ground, {"from": {"f": b"x" * 1000, "big": pattern(5 << 20)}, "to": {}})
     for nth in (1, 9):
-        (ground / "told").unlink(missing_ok=True)
+        (ground / "lied").unlink(missing_ok=True)
         r = bench.copy("-r", "--print-digest=sha256", "from/", "far:%s" % (ground / "to"), cwd=ground,
                        env=lying(ground / "to", nth))
         assert lied(ground) and r.code == 23 and "the digest of the stored data differs" in r.errors(), (r.code, r.errors())
@@ -205,7 +205,7 @@ def test_failing_call_never_yields_a_wrong_file(bench, ground, call, options):
         if not lied(ground):
             assert nth > 1 or call in ("lseek", "fcntl"), "nothing was tried"
             return
-        (ground / "told").unlink()
+        (ground / "lied").unlink()
     raise AssertionError("there is no end of these calls")
 
 

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A line each, as the sweep reads it. */
+/* One line per call, because the sweep parses this file. */
 /* clang-format off */
 
 /*
- * Every library function that src/ calls and that can fail, for every_call.c, every_call_stubs.S
- * and the sweep:
+ * The library functions that src/ calls and that can fail. every_call.c, every_call_stubs.S and the
+ * sweep read this list:
  *
  *	CALL(name, result, "ERRNO ...", way)
  *
- * result: what it returns when it fails.
+ * result: the result of a call that fails.
  *	MINUS   -1, with errno set
  *	NIL     NULL or 0, with errno set
  *	CODE    the error number itself
- *	NUMBER  the numbers of the list, each as it is
- * The errnos are those that an environment can cause, not those of a wrong argument.
+ *	NUMBER  each number of the list, as it is
+ * The errnos are those that the environment can cause, not those of a wrong argument.
  *
- * way: what else it does.
- *	PLAIN   nothing
- *	DONE    the call is made, and only its result is a failure, as of close(2)
- *	LEN1, LEN2  argument 1 or 2 (from 0) is a length, and half of it can be all that is done
- *	IOV     arguments 1 and 2 are a vector and its count, of which a part can be all that is done
- *	MSG     argument 1 is a struct msghdr, of whose vector a part can be all that is done
- *	FILE0, FILE1, FILE3, STDOUT  a stream, whose error indicator is set too
- *	NONE4   argument 4 is where NULL goes
- *	MEM     allocates; libraries' calls of it fail too
+ * way: how the call fails.
+ *	PLAIN   it does nothing
+ *	DONE    it does its work, and only its result is a failure, as of close(2)
+ *	LEN1, LEN2  argument 1 or 2 (counted from 0) is a length; a short call does half of it
+ *	IOV     arguments 1 and 2 are a vector and its count; a short call does half of it
+ *	MSG     argument 1 is a struct msghdr with a vector; a short call does half of it
+ *	FILE0, FILE1, FILE3, STDOUT  the error indicator of this stream is set too
+ *	NONE4   NULL is stored where argument 4 points
+ *	MEM     it allocates; calls by libraries fail too
  */
 
 /* Memory */

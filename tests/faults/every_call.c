@@ -1,23 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Preloaded into programs by tests/faults/sweep: every function of calls.h comes by here. Who
- *called what how often is counted in a file that all processes of a run share, and one call fails
- *to order.
+ * Preloaded into programs by tests/faults/sweep. Every call of a function of calls.h passes through
+ * every_call(). It counts the calls of each process at each site, in a file that all processes of a
+ * run share, and makes the planned call fail.
  *
- *	SWEEP_FILE  the file, sizeof (struct shared) of zeros
+ *	SWEEP_FILE  the file: sizeof (struct shared) bytes, initially zero
  *	SWEEP_PLAN  ROLE CALL LIBRARY KIND N LASTING SITE...
  *
- * ROLE: which process. A program has the name of its file, with the option that makes it an end (as
- * "rdcp--end"); its k-th fork has the name of its parent and ".k".
- * CALL: the number of the function in calls.h. LIBRARY: 1 if it is a library that calls it, for a
- * call that the site makes.
- * KIND: the error number, or 0: half of it is done.
- * N: which of the calls at these sites, from 1; LASTING 1: all that follow, too.
- * SITE: return address less the address that the program is loaded at, in hexadecimal.
+ * ROLE: the process. A program has the name of its file, followed by the option that makes it an
+ * end (as "rdcp--end"); its k-th fork has the name of its parent and ".k".
  *
- * Only calls of the program itself count, and of allocations those of libraries. Everything here
- * must work in any thread, after any fork and inside malloc, so it calls next to nothing.
+ * CALL: the number of the function in calls.h.
+ *
+ * LIBRARY: 1 if a library makes the call while the program is in a call at SITE.
+ *
+ * KIND: the error number, or 0 for a short call.
+ *
+ * N: the number of the call among those at these sites, from 1.
+ *
+ * LASTING: 1 if all later calls fail too.
+ *
+ * SITE: the return address, relative to the load address of the program, in hexadecimal.
+ *
+ * Only calls by the program itself count; of allocations, those by libraries count too. All code
+ * here must work in any thread, after any fork and inside malloc, so it calls almost nothing.
  */
 #undef _FILE_OFFSET_BITS
 #undef _TIME_BITS
@@ -44,11 +51,11 @@ enum result { MINUS, NIL, CODE, NUMBER };
 enum way { PLAIN, DONE, LEN1, LEN2, IOV, MSG, FILE0, FILE1, FILE3, STDOUT, NONE4, MEM };
 enum { PROCESSES = 32, ENTRIES = 4096, SITES = 32, VECTOR = 64, ERROR_SEEN = 0x20 };
 
-/* The sweep reads it: see record.py. */
+/* read_record() in sites.py reads these. */
 struct entry {
 	_Atomic uint64_t key; /* site << 16 | call << 1 | library */
 	_Atomic uint32_t count;
-	_Atomic uint32_t by; /* of a library's: the call that the program made, and 1 more */
+	_Atomic uint32_t by; /* for a library's call: 1 + the number of the program's call */
 };
 struct process {
 	char role[48];
@@ -71,7 +78,7 @@ struct plan {
 };
 
 typedef uintptr_t function(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
-/* In two registers. */
+/* Returned in two registers, see every_call_stubs.S. */
 struct verdict {
 	uintptr_t result;
 	uintptr_t done;
@@ -98,20 +105,20 @@ extern void *__interceptor_realloc(void *, size_t) __attribute__((weak));
 
 static _Atomic uintptr_t real[CALLS];
 static struct shared *shared;
-static struct process *mine;
+static struct process *own_process;
 static struct plan plan;
 static bool planned;
 static char role[48];
 static unsigned forks;
 static uintptr_t program, program_size;
-static _Thread_local uintptr_t here __attribute__((tls_model("initial-exec")));
-static _Thread_local unsigned here_by __attribute__((tls_model("initial-exec")));
-static _Thread_local struct iovec part[VECTOR] __attribute__((tls_model("initial-exec")));
-static _Thread_local struct msghdr message __attribute__((tls_model("initial-exec")));
+static _Thread_local uintptr_t last_site __attribute__((tls_model("initial-exec")));
+static _Thread_local unsigned last_call __attribute__((tls_model("initial-exec")));
+static _Thread_local struct iovec half[VECTOR] __attribute__((tls_model("initial-exec")));
+static _Thread_local struct msghdr half_message __attribute__((tls_model("initial-exec")));
 
 struct verdict every_call(unsigned call, uintptr_t *args, uintptr_t from);
 
-/* dlsym() may allocate, so that what allocates is known without it. */
+/* dlsym() may allocate, so these must be found without it. */
 static uintptr_t allocator(const char *name)
 {
 	bool watched = __interceptor_malloc != NULL;
@@ -143,9 +150,9 @@ static void claim(void)
 {
 	uint32_t n = atomic_fetch_add(&shared->processes, 1);
 
-	mine = n < PROCESSES ? &shared->process[n] : NULL;
-	if (mine)
-		memcpy(mine->role, role, sizeof role);
+	own_process = n < PROCESSES ? &shared->process[n] : NULL;
+	if (own_process)
+		memcpy(own_process->role, role, sizeof role);
 	planned = plan.n > 0 && strcmp(role, plan.role) == 0;
 }
 
@@ -154,7 +161,7 @@ static void before_fork(void)
 	forks++;
 }
 
-static void in_child(void)
+static void after_fork_in_child(void)
 {
 	size_t used = strlen(role);
 
@@ -186,7 +193,7 @@ static bool name_role(int argc, char **argv)
 	return ours;
 }
 
-static void look_at_program(void)
+static void find_program(void)
 {
 	const ElfW(Phdr) *at = (const ElfW(Phdr) *)getauxval(AT_PHDR);
 	unsigned long count = getauxval(AT_PHNUM);
@@ -214,7 +221,7 @@ static bool read_plan(const char *text)
 	return true;
 }
 
-__attribute__((constructor)) static void begin(int argc, char **argv)
+__attribute__((constructor)) static void start_counting(int argc, char **argv)
 {
 	const char *path = getenv("SWEEP_FILE");
 	struct shared *map;
@@ -226,8 +233,8 @@ __attribute__((constructor)) static void begin(int argc, char **argv)
 		real_of(i);
 	if (!read_plan(getenv("SWEEP_PLAN")))
 		plan.n = 0;
-	look_at_program();
-	pthread_atfork(before_fork, NULL, in_child);
+	find_program();
+	pthread_atfork(before_fork, NULL, after_fork_in_child);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return;
@@ -246,21 +253,21 @@ static void count(uintptr_t site, unsigned call, unsigned library)
 	uint64_t key = (uint64_t)site << 16 | call << 1 | library;
 	size_t at = (size_t)(key * 0x9e3779b97f4a7c15u >> 40);
 
-	if (!mine)
+	if (!own_process)
 		return;
 	for (unsigned tries = 0; tries < ENTRIES; tries++, at++) {
-		struct entry *e = &mine->entries[at % ENTRIES];
+		struct entry *e = &own_process->entries[at % ENTRIES];
 		uint64_t old = 0;
 
 		if (atomic_load_explicit(&e->key, memory_order_relaxed) == key ||
 		    atomic_compare_exchange_strong(&e->key, &old, key) || old == key) {
 			atomic_fetch_add_explicit(&e->count, 1, memory_order_relaxed);
 			if (library)
-				e->by = here_by + 1;
+				e->by = last_call + 1;
 			return;
 		}
 	}
-	mine->full = 1;
+	own_process->full = 1;
 }
 
 static bool is_planned(uintptr_t site, unsigned call, unsigned library)
@@ -317,8 +324,8 @@ static uintptr_t fail_call(unsigned call, uintptr_t *args)
 	return calls[call].result == MINUS ? (uintptr_t)-1 : 0;
 }
 
-/* At most half of a vector, and a byte at the least: how many entries. */
-static size_t halve(const struct iovec *from, size_t count)
+/* Puts the first half of a vector, at least a byte, into half; returns its number of entries. */
+static size_t take_half(const struct iovec *from, size_t count)
 {
 	size_t all = 0, used = 0;
 
@@ -326,15 +333,15 @@ static size_t halve(const struct iovec *from, size_t count)
 		all += from[i].iov_len;
 	all = (all + 1) / 2;
 	for (; used < count && used < VECTOR && all > 0; used++) {
-		part[used] = from[used];
-		if (part[used].iov_len > all)
-			part[used].iov_len = all;
-		all -= part[used].iov_len;
+		half[used] = from[used];
+		if (half[used].iov_len > all)
+			half[used].iov_len = all;
+		all -= half[used].iov_len;
 	}
 	return used;
 }
 
-/* Changes what is asked for. */
+/* Halves the length in args, and returns whether it could. */
 static bool shorten(unsigned call, uintptr_t *args)
 {
 	unsigned at = calls[call].way == LEN1 ? 1 : 2;
@@ -348,18 +355,18 @@ static bool shorten(unsigned call, uintptr_t *args)
 		args[at] /= 2;
 		return true;
 	case IOV:
-		args[2] = halve((struct iovec *)args[1], args[2]);
-		args[1] = (uintptr_t)part;
+		args[2] = take_half((struct iovec *)args[1], args[2]);
+		args[1] = (uintptr_t)half;
 		return true;
 	case MSG:
 		m = (struct msghdr *)args[1];
-		message = *m;
-		message.msg_iovlen = halve(m->msg_iov, m->msg_iovlen);
-		message.msg_iov = part;
-		/* A receiver looks into its own afterwards: only what is sent can be short. */
+		half_message = *m;
+		half_message.msg_iovlen = take_half(m->msg_iov, m->msg_iovlen);
+		half_message.msg_iov = half;
+		/* A receiver reads its own msghdr afterwards, so only sendmsg() can be short. */
 		if (strcmp(calls[call].name, "sendmsg") != 0)
 			return false;
-		args[1] = (uintptr_t)&message;
+		args[1] = (uintptr_t)&half_message;
 		return true;
 	default:
 		return false;
@@ -374,15 +381,15 @@ struct verdict every_call(unsigned call, uintptr_t *args, uintptr_t from)
 	if (!shared)
 		return v;
 	if (from - program < program_size) {
-		here = from - program;
-		here_by = call;
-	} else if (calls[call].way == MEM && here) {
+		last_site = from - program;
+		last_call = call;
+	} else if (calls[call].way == MEM && last_site) {
 		library = 1;
 	} else {
 		return v;
 	}
-	count(here, call, library);
-	if (!is_planned(here, call, library))
+	count(last_site, call, library);
+	if (!is_planned(last_site, call, library))
 		return v;
 	if (plan.kind == 0) {
 		if (shorten(call, args))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A function for each of calls.h: it saves what came in registers, asks every_call() of every_call.c,
- * and goes on to the real function or returns what that says.
+ * A stub for each function of calls.h. It saves the argument registers and calls every_call() of
+ * every_call.c. Then it jumps to the real function, or returns the result that every_call() gave.
  */
 	.text
 	.set	number, 0
@@ -128,7 +128,7 @@ ask:
 	.size	ask, . - ask
 
 #else
-#error "not there for this processor"
+#error "every_call_stubs.S supports x86-64 and aarch64 only"
 #endif
 
 #define CALL(name, result, errnos, way) stub name

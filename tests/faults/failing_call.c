@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Calls that fail, preloaded into a program:
+ * Preloaded into a program, makes certain calls fail (see tests/rig/faulty.py):
  *
  *	FAIL_CALL   open, fstatat, unlinkat, fdopendir, accept, connect, fchmod, malloc or realloc
- *	FAIL_NAME   of the first three the name, of fdopendir the directory's last component;
- *	            accept, connect and fchmod fail whatever the address or mode
- *	FAIL_TIMES  how often accept does in a process; always without it
- *	FAIL_SIZE   of the others how many bytes
- *	FAIL_ERRNO  with which it fails; 0: fdopendir fails without setting errno
- *	FAIL_TOLD   a file that is made when it did
+ *	FAIL_NAME   open, fstatat and unlinkat of this name fail, and fdopendir of a directory with
+ *	            this last component; accept, connect and fchmod always fail
+ *	FAIL_TIMES  accept fails only so many times in a process
+ *	FAIL_SIZE   malloc and realloc of so many bytes fail
+ *	FAIL_ERRNO  the errno (default: EIO); 0: fdopendir fails with errno 0
+ *	FAIL_MARK   a file that is created when a call fails
  */
 
-/* Each by its own name: not the ones that this would make of them. */
+/* So that open() and open64() are two functions here. */
 #undef _FILE_OFFSET_BITS
 #undef _TIME_BITS
 
@@ -42,8 +42,8 @@ static int is_call(const char *call)
 
 static int fail_now(void)
 {
-	const char *told = getenv("FAIL_TOLD"), *code = getenv("FAIL_ERRNO");
-	int fd = told ? open(told, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+	const char *mark = getenv("FAIL_MARK"), *code = getenv("FAIL_ERRNO");
+	int fd = mark ? open(mark, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
 
 	if (fd >= 0)
 		close(fd);
@@ -51,14 +51,14 @@ static int fail_now(void)
 	return -1;
 }
 
-static int fails_at(const char *call, const char *name)
+static int is_named(const char *call, const char *name)
 {
 	const char *wanted = getenv("FAIL_NAME");
 
 	return is_call(call) && wanted && strcmp(wanted, name) == 0;
 }
 
-static int fails_of(const char *call, size_t size)
+static int is_sized(const char *call, size_t size)
 {
 	const char *wanted = getenv("FAIL_SIZE");
 
@@ -70,7 +70,7 @@ int fstatat(int dirfd, const char *name, struct stat *st, int flags)
 	int (*real)(int, const char *, struct stat *, int) =
 		(int (*)(int, const char *, struct stat *, int))dlsym(RTLD_NEXT, "fstatat");
 
-	return fails_at("fstatat", name) ? fail_now() : real(dirfd, name, st, flags);
+	return is_named("fstatat", name) ? fail_now() : real(dirfd, name, st, flags);
 }
 
 int fstatat64(int dirfd, const char *name, struct stat64 *st, int flags)
@@ -78,7 +78,7 @@ int fstatat64(int dirfd, const char *name, struct stat64 *st, int flags)
 	int (*real)(int, const char *, struct stat64 *, int) =
 		(int (*)(int, const char *, struct stat64 *, int))dlsym(RTLD_NEXT, "fstatat64");
 
-	return fails_at("fstatat", name) ? fail_now() : real(dirfd, name, st, flags);
+	return is_named("fstatat", name) ? fail_now() : real(dirfd, name, st, flags);
 }
 
 int unlinkat(int dirfd, const char *name, int flags)
@@ -86,7 +86,7 @@ int unlinkat(int dirfd, const char *name, int flags)
 	int (*real)(int, const char *, int) =
 		(int (*)(int, const char *, int))dlsym(RTLD_NEXT, "unlinkat");
 
-	return fails_at("unlinkat", name) ? fail_now() : real(dirfd, name, flags);
+	return is_named("unlinkat", name) ? fail_now() : real(dirfd, name, flags);
 }
 
 int accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
@@ -116,12 +116,12 @@ int fchmod(int fd, mode_t mode)
 	return is_call("fchmod") ? fail_now() : real(fd, mode);
 }
 
-static int open_by(const char *call, const char *path, int flags, mode_t mode)
+static int open_or_fail(const char *call, const char *path, int flags, mode_t mode)
 {
 	int (*real)(const char *, int, ...) =
 		(int (*)(const char *, int, ...))dlsym(RTLD_NEXT, call);
 
-	return fails_at("open", path) ? fail_now() : real(path, flags, mode);
+	return is_named("open", path) ? fail_now() : real(path, flags, mode);
 }
 
 static mode_t mode_of(int flags, va_list more)
@@ -137,7 +137,7 @@ int open(const char *path, int flags, ...)
 	va_start(more, flags);
 	mode = mode_of(flags, more);
 	va_end(more);
-	return open_by("open", path, flags, mode);
+	return open_or_fail("open", path, flags, mode);
 }
 
 int open64(const char *path, int flags, ...)
@@ -148,7 +148,7 @@ int open64(const char *path, int flags, ...)
 	va_start(more, flags);
 	mode = mode_of(flags, more);
 	va_end(more);
-	return open_by("open64", path, flags, mode);
+	return open_or_fail("open64", path, flags, mode);
 }
 
 DIR *fdopendir(int fd)
@@ -160,7 +160,7 @@ DIR *fdopendir(int fd)
 	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
 	n = readlink(link, path, sizeof path - 1);
 	path[n > 0 ? n : 0] = '\0';
-	if (!fails_at("fdopendir", strrchr(path, '/') ? strrchr(path, '/') + 1 : path))
+	if (!is_named("fdopendir", strrchr(path, '/') ? strrchr(path, '/') + 1 : path))
 		return real(fd);
 	fail_now();
 	return NULL;
@@ -168,7 +168,7 @@ DIR *fdopendir(int fd)
 
 void *malloc(size_t size)
 {
-	if (!fails_of("malloc", size))
+	if (!is_sized("malloc", size))
 		return __libc_malloc(size);
 	fail_now();
 	return NULL;
@@ -176,7 +176,7 @@ void *malloc(size_t size)
 
 void *realloc(void *old, size_t size)
 {
-	if (!fails_of("realloc", size))
+	if (!is_sized("realloc", size))
 		return __libc_realloc(old, size);
 	fail_now();
 	return NULL;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A limit for one process of an rdcp that others were forked from, preloaded:
+ * Preloaded into rdcp by tests/faults/limits.py. Sets a resource limit for the conductor or for the
+ * near end alone:
  *
- *	LIMIT_FOR    conductor, or near (what it forked and did not replace by another program)
+ *	LIMIT_FOR    conductor or near (a fork that executes no other program)
  *	LIMIT_WHAT   the number of an RLIMIT_
  *	LIMIT_VALUE  the limit
  *
- * The others get what was there before, which not even root need be able to raise again: so only
- * the soft limit is set, and the program can't raise it.
+ * All other processes get the old limit back. Even root may be unable to raise a hard limit again,
+ * so this sets the soft limit only, and ignores the program's attempts to raise it.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -34,7 +35,7 @@ int setrlimit(__rlimit_resource_t resource, const struct rlimit *rl)
 	return prlimit(0, resource, rl, NULL);
 }
 
-__attribute__((constructor)) static void begin(int argc, char **argv)
+__attribute__((constructor)) static void set_limit_of_conductor(int argc, char **argv)
 {
 	const char *who = getenv("LIMIT_FOR"), *name = strrchr(argv[0], '/');
 

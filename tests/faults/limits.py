@@ -1,12 +1,13 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of the sweep's scenarios under a limit, or into a small file system, judged as the sweep judges.
+"""Runs scenarios of the sweep under a limit or into a small file system, and judges them as the sweep does.
 
-usage: limits.py SCENARIO WHO WORDS...           one run: limits.py file-push far prlimit --nofile=20:20
-       limits.py SCENARIO conductor|near LIMIT N   of one process alone: limits.py file-pull near nofile 19
-       limits.py SCENARIO tmpfs|ext4 BYTES INODES  so much is free in t ("-": plenty)
+usage: limits.py SCENARIO WHO WORDS...             WORDS before the command of WHO, as in
+                                                   limits.py file-push far prlimit --nofile=20:20
+       limits.py SCENARIO conductor|near LIMIT N   limit one process: limits.py file-pull near nofile 19
+       limits.py SCENARIO tmpfs|ext4 BYTES INODES  so much is free in t ("-": no limit)
 
-WHO is all, far, rdrecv or rdsend. SLUICE_TEST_BIN is the build (build/faults)."""
+WHO is all, far, rdrecv or rdsend. SLUICE_TEST_BIN is the build (default: build/faults)."""
 
 import contextlib
 import errno
@@ -27,9 +28,9 @@ from trial import LINGER, Judge, Reference, Run, adopt_orphans
 from networks import free_port  # of tests/rig, which trial puts on the path
 
 SCENARIOS = scenarios.SCENARIOS
-# The loader or a shell failed: our program has not begun, and cannot report the reason.
+# The loader or a shell failed, so our program did not start and could not report the reason.
 NOT_BEGUN = re.compile(r"error while loading shared libraries|^(sh|\S*rsh): .*(cannot|can't)", re.I | re.M)
-# Less stack than the system needs to start a program, or one frame of ours: the program is killed.
+# With less stack, the kernel cannot start a program, or the program's first frame kills it.
 STACK_LEAST = 128 << 10
 # The texts of these errnos in messages of libraries.
 ALIKE = {"ENOMEM": ("ENOMEM", "EAGAIN")}
@@ -42,7 +43,7 @@ UNNAMED = re.compile("|".join((
 
 @contextlib.contextmanager
 def adopting():
-    """In the with statement, orphans of a run become children of this process, so that they are found."""
+    """Within the with statement, orphans of a run become children of this process, so that it finds them."""
     adopt_orphans()
     try:
         yield
@@ -51,11 +52,12 @@ def adopting():
 
 
 class Limit:
-    """What is taken from processes of a run before they begin.
+    """A limit for processes of a run.
 
-    who: all, conductor, near, far, rdrecv or rdsend. words: put before the command; conductor and near
-    were never started by one: they take limit and value, the name of an RLIMIT_ and a number.
-    kind: the errno that follows. Others: how many processes user may have, and so on."""
+    who: all, conductor, near, far, rdrecv or rdsend. words: a command that is put before theirs. No command
+    starts conductor and near alone; they take limit and value, the name of an RLIMIT_ and a number.
+    kind: the errno that the limit causes. user: run the command as this user. mute: the command can't print.
+    may_die: the limit may kill the program."""
 
     def __init__(self, who, words=(), limit=None, value=None, kind="EIO", user=None, mute=False, may_die=False):
         self.who, self.words, self.kind = who, list(words), kind
@@ -114,7 +116,7 @@ def umount(at):
 
 
 class Tmpfs:
-    """t is a tmpfs. bytes_, inodes: its size; free: how much more than used before the run."""
+    """t is a tmpfs. bytes_, inodes: its size. free: how many bytes and inodes are free when the run begins."""
 
     name = "tmpfs"
 
@@ -144,7 +146,7 @@ class Tmpfs:
 
 
 class Ext4(Tmpfs):
-    """The same with ext4 in an image, which is filled up beside t."""
+    """The same with ext4 in an image. Files beside t fill it."""
 
     name = "ext4"
 
@@ -167,7 +169,7 @@ class Ext4(Tmpfs):
             for n in range(st.f_ffree - self.free[1] - (self.free[0] is not None)):
                 open("%s/ballast-%d" % (disk, n), "wb").close()
         if self.free[0] is not None:
-            # The extent map uses blocks too: so not all at once.
+            # The extent tree uses blocks too, so fill it in steps.
             with open(disk + "/ballast", "wb") as f, contextlib.suppress(OSError):
                 while (left := os.statvfs(disk).f_bavail * st.f_frsize - self.free[0]) > 0:
                     os.posix_fallocate(f.fileno(), os.fstat(f.fileno()).st_size, max(st.f_frsize, left // 2))
@@ -187,7 +189,7 @@ def gather(pipe, into):
 
 
 class LimitedRun(Run):
-    """ground: a file system for t, or None."""
+    """A run under a limit. ground: a file system for t, or None."""
 
     def __init__(self, scenario, bin_, limit=None, ground=None):
         self.limit, self.ground = limit, ground
@@ -209,7 +211,7 @@ class LimitedRun(Run):
             subprocess.run(["chown", "-R", "%d:%d" % (self.limit.user, self.limit.user), self.top], check=True)
 
     def _start(self, argv, n):
-        """Through pipes: a file would be subject to the limit, too."""
+        """Output goes to pipes, because a file would be subject to the limit, too."""
         if self.limit:
             if self.limit.mute and self.scenario.streams and n == 0:
                 self.port = free_port()
@@ -240,7 +242,7 @@ class LimitedRun(Run):
 
 
 class Oracle:
-    """references: the results of scenarios without a limit, made once."""
+    """Judges limited runs. references: the results of scenarios without a limit."""
 
     def __init__(self, bin_):
         self.bin, self.references = bin_, {}
@@ -252,7 +254,7 @@ class Oracle:
                 scenarios.leave_partial(self.bin)
             free = Limit("all", ["env"], user=user)
             plenty = type(ground)() if ground else None
-            for tries in range(3):      # on a busy machine the short timeouts of one may expire
+            for tries in range(3):      # on a busy machine the short timeouts may expire
                 try:
                     self.references[key] = Reference(scenario, self.bin, start=lambda s, b, _: LimitedRun(s, b, free, plenty))
                     break
@@ -262,7 +264,7 @@ class Oracle:
         return self.references[key]
 
     def judge(self, name, limit=None, ground=None, codes=None):
-        """(run, [(class, text)]); codes: the permitted exit codes, if only some are."""
+        """(run, [(class, text)]). codes: the allowed exit codes; by default, the judge decides."""
         run, found = self._judge(name, limit, ground)
         if not found and (codes is None or codes.issuperset(run.codes)):
             return run, found

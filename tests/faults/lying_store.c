@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A disk that lies: preloaded into a program, it flips one bit of the n-th write to a regular
- * file below a directory, and says that all is well.
+ * Preloaded into a program, simulates a disk that lies: it flips one bit of the n-th write to a
+ * regular file below a directory, and reports success.
  *
- *	LIE_UNDER  the directory, as /proc/self/fd names it
- *	LIE_NTH    which write, from 1
- *	LIE_AT     the byte of it, counted from its end when negative (default: 0)
- *	LIE_TOLD   a file that is made when it was done
+ *	LIE_UNDER  the directory, as readlink() of /proc/self/fd/N returns it
+ *	LIE_NTH    n, from 1
+ *	LIE_AT     the byte, counted from the end of the write if negative (default: 0)
+ *	LIE_MARK   a file that is created when the lie has happened
  *
- * With LIE_CUT it does that to no write, but cuts the file to so many bytes when somebody looks for
- * its data (SEEK_DATA) the n-th time, as another process might; with LIE_CUT_WRITTEN too, right
- * after the n-th write.
+ * These variables replace the flipped bit by another lie:
  *
- * With LIE_FAIL (fstat, lseek, fcntl or fsync) it lets the n-th such call on one of these files
- * fail with EIO. With LIE_SHIFT the n-th write is stored so many bytes further on.
- *
- * LIE_FAIL=poll is the n-th of a conductor, which waits for more than others do, while a temporary
- *is in that directory; with LIE_LASTING all that follow, too.
+ *	LIE_SHIFT  the n-th write is stored so many bytes after its position
+ *	LIE_CUT    the file is truncated to so many bytes, as another process might do it, at
+ *	           the n-th search for its data (SEEK_DATA); with LIE_CUT_WRITTEN right after the
+ *	           n-th write
+ *	LIE_FAIL   the n-th fstat, lseek, fcntl or fsync of such a file fails with EIO; or poll:
+ *	           the n-th poll of a conductor fails while a temporary is in the directory, with
+ *	           LIE_LASTING all later ones too
+ *	LIE_STALE  as over NFS, fstat reports the first ctime of a file until AT_STATX_FORCE_SYNC
  */
 
-/* Each by its own name: not the ones that this would make of them. */
+/* So that fstat() and fstat64(), for example, are two functions here. */
 #undef _FILE_OFFSET_BITS
 #undef _TIME_BITS
 
@@ -44,7 +45,7 @@ typedef ssize_t write_call(int, const void *, size_t);
 typedef ssize_t pwrite_call(int, const void *, size_t, off_t);
 typedef ssize_t pwrite64_call(int, const void *, size_t, off64_t);
 
-static atomic_long writes;
+static atomic_long calls;
 
 static int is_below(int fd)
 {
@@ -63,78 +64,77 @@ static int is_below(int fd)
 	return strncmp(path, under, strlen(under)) == 0;
 }
 
-static void tell(void)
+static void mark_lie(void)
 {
-	const char *told = getenv("LIE_TOLD");
-	int fd = told ? open(told, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
+	const char *mark = getenv("LIE_MARK");
+	int fd = mark ? open(mark, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
 
 	if (fd >= 0)
 		close(fd);
 }
 
-/* A copy with one bit wrong; NULL: not this time. Aligned, since the file may be open for direct
- * I/O. */
-static void *lie(int fd, const void *buf, size_t len)
+/* Returns a copy with one flipped bit, or NULL if this is not the n-th write. It is aligned because
+ * the file may be open for direct I/O. */
+static void *flip_bit(int fd, const void *buf, size_t len)
 {
 	const char *nth = getenv("LIE_NTH"), *at = getenv("LIE_AT");
 	long byte = at ? atol(at) : 0;
 	void *copy;
 
 	if (len == 0 || getenv("LIE_CUT") || getenv("LIE_FAIL") || getenv("LIE_SHIFT") ||
-	    !is_below(fd) || atomic_fetch_add(&writes, 1) + 1 != (nth ? atol(nth) : 1))
+	    !is_below(fd) || atomic_fetch_add(&calls, 1) + 1 != (nth ? atol(nth) : 1))
 		return NULL;
 	if (posix_memalign(&copy, 4096, len))
 		return NULL;
 	memcpy(copy, buf, len);
 	((char *)copy)[byte < 0 ? (len - 1) - (size_t)(-byte - 1) % len : (size_t)byte % len] ^= 1;
-	tell();
+	mark_lie();
 	return copy;
 }
 
-static void cut(int fd, bool written)
+static void truncate_file(int fd, bool written)
 {
 	const char *nth = getenv("LIE_NTH"), *to = getenv("LIE_CUT");
 	char link[64];
 
 	if (!to || written != (getenv("LIE_CUT_WRITTEN") != NULL) || !is_below(fd) ||
-	    atomic_fetch_add(&writes, 1) + 1 != (nth ? atol(nth) : 1))
+	    atomic_fetch_add(&calls, 1) + 1 != (nth ? atol(nth) : 1))
 		return;
 	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
 	if (truncate(link, atol(to)) == 0)
-		tell();
+		mark_lie();
 }
 
-static int fails(const char *call, int fd)
+static int fails_now(const char *call, int fd)
 {
 	const char *nth = getenv("LIE_NTH"), *which = getenv("LIE_FAIL");
 
 	if (!which || strcmp(which, call) != 0 || !is_below(fd) ||
-	    atomic_fetch_add(&writes, 1) + 1 != (nth ? atol(nth) : 1))
+	    atomic_fetch_add(&calls, 1) + 1 != (nth ? atol(nth) : 1))
 		return 0;
-	tell();
+	mark_lie();
 	errno = EIO;
 	return 1;
 }
 
-/* How much further on a write goes. */
-static off64_t shift(int fd)
+/* Returns by how many bytes this write is shifted. */
+static off64_t shift_of_write(int fd)
 {
 	const char *nth = getenv("LIE_NTH"), *by = getenv("LIE_SHIFT");
 
-	if (!by || !is_below(fd) || atomic_fetch_add(&writes, 1) + 1 != (nth ? atol(nth) : 1))
+	if (!by || !is_below(fd) || atomic_fetch_add(&calls, 1) + 1 != (nth ? atol(nth) : 1))
 		return 0;
-	tell();
+	mark_lie();
 	return atol(by);
 }
 
-/* LIE_STALE: a file's ctime is what it was at first, as over NFS, until somebody asks the server.
- */
+/* LIE_STALE: the first ctime of each file, and whether the program has asked the server since. */
 static struct {
 	atomic_ullong ino, seconds, nanoseconds;
 	atomic_bool asked;
 } known[64];
 
-static void age(ino_t ino, struct timespec *ctime)
+static void make_stale(ino_t ino, struct timespec *ctime)
 {
 	unsigned at = ino % 64;
 	unsigned long long none = 0;
@@ -157,7 +157,7 @@ int fstatat(int dirfd, const char *name, struct stat *st, int flags)
 	int ret = real(dirfd, name, st, flags);
 
 	if (ret == 0 && S_ISREG(st->st_mode))
-		age(st->st_ino, &st->st_ctim);
+		make_stale(st->st_ino, &st->st_ctim);
 	return ret;
 }
 
@@ -168,7 +168,7 @@ int fstatat64(int dirfd, const char *name, struct stat64 *st, int flags)
 	int ret = real(dirfd, name, st, flags);
 
 	if (ret == 0 && S_ISREG(st->st_mode))
-		age(st->st_ino, &st->st_ctim);
+		make_stale(st->st_ino, &st->st_ctim);
 	return ret;
 }
 
@@ -186,19 +186,19 @@ int statx(int dirfd, const char *name, int flags, unsigned mask, struct statx *s
 
 int fstat(int fd, struct stat *st)
 {
-	return fails("fstat", fd) ? -1 : fstatat(fd, "", st, AT_EMPTY_PATH);
+	return fails_now("fstat", fd) ? -1 : fstatat(fd, "", st, AT_EMPTY_PATH);
 }
 
 int fstat64(int fd, struct stat64 *st)
 {
-	return fails("fstat", fd) ? -1 : fstatat64(fd, "", st, AT_EMPTY_PATH);
+	return fails_now("fstat", fd) ? -1 : fstatat64(fd, "", st, AT_EMPTY_PATH);
 }
 
 int fsync(int fd)
 {
 	int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
 
-	return fails("fsync", fd) ? -1 : real(fd);
+	return fails_now("fsync", fd) ? -1 : real(fd);
 }
 
 static int has_temporary(const char *directory)
@@ -216,17 +216,18 @@ static int has_temporary(const char *directory)
 
 static int poll_fails(nfds_t count)
 {
+	/* Only a conductor waits for so many descriptors. */
 	enum { OF_CONDUCTOR = 8 };
 	const char *which = getenv("LIE_FAIL");
 	long nth = getenv("LIE_NTH") ? atol(getenv("LIE_NTH")) : 1, now;
 
 	if (count < OF_CONDUCTOR || !which || strcmp(which, "poll") != 0 ||
-	    (atomic_load(&writes) < nth && !has_temporary(getenv("LIE_UNDER"))))
+	    (atomic_load(&calls) < nth && !has_temporary(getenv("LIE_UNDER"))))
 		return 0;
-	now = atomic_fetch_add(&writes, 1) + 1;
+	now = atomic_fetch_add(&calls, 1) + 1;
 	if (now < nth || (now > nth && !getenv("LIE_LASTING")))
 		return 0;
-	tell();
+	mark_lie();
 	errno = ENOMEM;
 	return 1;
 }
@@ -239,7 +240,7 @@ int poll(struct pollfd *fds, nfds_t count, int ms)
 	return poll_fails(count) ? -1 : real(fds, count, ms);
 }
 
-/* What poll() is in a build with _FORTIFY_SOURCE. */
+/* A build with _FORTIFY_SOURCE calls this instead of poll(). */
 int __poll_chk(struct pollfd *fds, nfds_t count, int ms, size_t room);
 int __poll_chk(struct pollfd *fds, nfds_t count, int ms, size_t room)
 {
@@ -251,7 +252,7 @@ static int control(const char *name, int fd, int op, void *arg)
 {
 	int (*real)(int, int, ...) = (int (*)(int, int, ...))dlsym(RTLD_NEXT, name);
 
-	return fails("fcntl", fd) ? -1 : real(fd, op, arg);
+	return fails_now("fcntl", fd) ? -1 : real(fd, op, arg);
 }
 
 int fcntl(int fd, int op, ...)
@@ -280,10 +281,10 @@ off_t lseek(int fd, off_t pos, int whence)
 {
 	off_t (*real)(int, off_t, int) = (off_t(*)(int, off_t, int))dlsym(RTLD_NEXT, "lseek");
 
-	if (fails("lseek", fd))
+	if (fails_now("lseek", fd))
 		return -1;
 	if (whence == SEEK_DATA)
-		cut(fd, false);
+		truncate_file(fd, false);
 	return real(fd, pos, whence);
 }
 
@@ -292,17 +293,17 @@ off64_t lseek64(int fd, off64_t pos, int whence)
 	off64_t (*real)(int, off64_t, int) =
 		(off64_t(*)(int, off64_t, int))dlsym(RTLD_NEXT, "lseek64");
 
-	if (fails("lseek", fd))
+	if (fails_now("lseek", fd))
 		return -1;
 	if (whence == SEEK_DATA)
-		cut(fd, false);
+		truncate_file(fd, false);
 	return real(fd, pos, whence);
 }
 
 ssize_t write(int fd, const void *buf, size_t len)
 {
 	write_call *real = (write_call *)dlsym(RTLD_NEXT, "write");
-	void *wrong = lie(fd, buf, len);
+	void *wrong = flip_bit(fd, buf, len);
 	ssize_t n = real(fd, wrong ? wrong : buf, len);
 
 	free(wrong);
@@ -312,10 +313,10 @@ ssize_t write(int fd, const void *buf, size_t len)
 ssize_t pwrite(int fd, const void *buf, size_t len, off_t pos)
 {
 	pwrite_call *real = (pwrite_call *)dlsym(RTLD_NEXT, "pwrite");
-	void *wrong = lie(fd, buf, len);
-	ssize_t n = real(fd, wrong ? wrong : buf, len, pos + shift(fd));
+	void *wrong = flip_bit(fd, buf, len);
+	ssize_t n = real(fd, wrong ? wrong : buf, len, pos + shift_of_write(fd));
 
-	cut(fd, true);
+	truncate_file(fd, true);
 	free(wrong);
 	return n;
 }
@@ -323,10 +324,10 @@ ssize_t pwrite(int fd, const void *buf, size_t len, off_t pos)
 ssize_t pwrite64(int fd, const void *buf, size_t len, off64_t pos)
 {
 	pwrite64_call *real = (pwrite64_call *)dlsym(RTLD_NEXT, "pwrite64");
-	void *wrong = lie(fd, buf, len);
-	ssize_t n = real(fd, wrong ? wrong : buf, len, pos + shift(fd));
+	void *wrong = flip_bit(fd, buf, len);
+	ssize_t n = real(fd, wrong ? wrong : buf, len, pos + shift_of_write(fd));
 
-	cut(fd, true);
+	truncate_file(fd, true);
 	free(wrong);
 	return n;
 }

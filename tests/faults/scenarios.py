@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of the sweep: the files before, the commands, and their promises. Each runs in a directory of its own: s
-is the source, t the target."""
+"""The scenarios of the sweep: the files before, the commands, and what they promise. Each runs in a directory of its
+own, with the source s and the target t."""
 
 import os
 import pwd
@@ -44,7 +44,7 @@ class Scenario:
         raise NotImplementedError
 
     def commands(self, bin_):
-        """One rdcp, or an rdrecv and the rdsend that connects to it, with PORT for the port."""
+        """[rdcp command], or [rdrecv command, rdsend command] with the word PORT for the port of rdrecv."""
         raise NotImplementedError
 
     def rdcp(self, bin_, *words):
@@ -87,7 +87,7 @@ def sparse_file(top):
 
 
 def tree(top):
-    """With every kind of entry."""
+    """A tree with every kind of entry."""
     s = top + "/s"
     put(s + "/empty", b"")
     put(s + "/small", noise(1000, 6), mode=0o751)
@@ -122,7 +122,7 @@ def tree(top):
 
 
 def tree_over(top):
-    """The same tree onto an older part of it, beside files that are not in the source."""
+    """The same tree; the target has an older part of it, and files that the source does not have."""
     tree(top)
     t = top + "/t"
     put(t + "/small", noise(1200, 12), OLD)
@@ -135,7 +135,7 @@ def tree_over(top):
 
 
 def tree_again(top):
-    """Onto the same files with other attributes and modes: little data is sent."""
+    """The same tree; the target has the same files with other attributes and modes. rdcp sends little data."""
     tree(top)
     run = ["cp", "-aT", top + "/s", top + "/t"]
     subprocess.run(run, check=True, stdin=subprocess.DEVNULL)
@@ -148,7 +148,7 @@ def tree_again(top):
 
 
 def in_the_way(top):
-    """The existing entries have other types."""
+    """The same tree; entries at the target have the same names and other types."""
     tree(top)
     t = top + "/t"
     put(t + "/small/below/file", noise(700, 27), OLD)
@@ -180,7 +180,7 @@ def few(top):
 
 
 def stale(top):
-    """What killed runs left beside what is to be made."""
+    """The target has leftovers of killed runs."""
     few(top)
     t = top + "/t"
     put(t + "/.sluice.0123456789abcdef.01234567", b"left", OLD, 0o600)
@@ -196,7 +196,7 @@ def odd_names(top):
 
 
 def backed_up(top):
-    """Names of backups that are taken, and owners that a directory of backups is to have."""
+    """The target has entries with the names of backups, and directories of another owner."""
     few_over(top)
     t = top + "/t"
     put(t + "/gone/file", noise(600, 31), OLD)
@@ -211,7 +211,7 @@ def backed_up(top):
 
 
 def linked_over(top):
-    """Names of one file that are files of their own at the target."""
+    """Hard links to one file in the source; at the target they are separate files."""
     few(top)
     s, t = top + "/s", top + "/t"
     for name in ("e", "d/f"):
@@ -260,13 +260,13 @@ def interrupted(top):
 
 
 def shrunk(top):
-    """It was interrupted when the file was larger."""
+    """The run was interrupted when the source file was larger."""
     interrupted(top)
     put(top + "/s/big", BIG[:300_000])
 
 
 def leave_partial(bin_):
-    """Makes the leftovers that interrupted() uses: once, because the moment of the interruption is random."""
+    """Makes the leftovers for interrupted(): only once, because each interruption leaves different ones."""
     if _left:
         return
     with tempfile.TemporaryDirectory(prefix="sluice-sweep-") as top:
@@ -285,7 +285,7 @@ def leave_partial(bin_):
             with open(e, "rb") as f:
                 _left[e.name] = f.read()
         if len(_left) != 1 or "big" in _left:
-            raise RuntimeError("the run that was to be interrupted left %s" % sorted(_left))
+            raise RuntimeError("the interrupted run left %s, expected one temporary" % sorted(_left))
 
 
 for _way, _from, _to in (("push", "", "far:"), ("pull", "far:", ""), ("local", "", "")):
@@ -357,7 +357,7 @@ Copy("inplace-new", ["--inplace", "s/f", "far:t/new"], one_file, loose=("t/new",
 
 
 class Wrapped(Copy):
-    """Below a shell, or env."""
+    """rdcp WORDS SRC... DST, started by another command."""
 
     def __init__(self, name, wrapper, words, make, **facts):
         super().__init__(name, words, make, **facts)
@@ -376,7 +376,7 @@ NOBODY = 65534
 
 
 def owned_by_nobody(make):
-    """What make() makes, but another user's, and reached by that user."""
+    """make(), with all files owned by nobody, who can reach them."""
     def remake(top):
         make(top)
         os.chmod(os.path.dirname(top), 0o755)
@@ -387,7 +387,7 @@ def owned_by_nobody(make):
 
 
 def guarded(top):
-    """Modes that keep their owner out, and groups that may write."""
+    """The target has modes that deny their owner access, and directories that a group may write to."""
     shared_target(top)
     t = top + "/t"
     os.chmod(top + "/s/d/c", 0o444)
@@ -456,7 +456,7 @@ class Files(Stream):
 
 @add
 class Redirected(Files):
-    """Files that a shell opened."""
+    """stdin and stdout are files that a shell opened."""
 
     name, loose = "stream-shell", ("t/out",)
 
@@ -468,7 +468,7 @@ class Redirected(Files):
 
 @add
 class Typed(Files):
-    """A key that is stretched."""
+    """The user typed the key, so scrypt derives the real one."""
 
     name, key = "stream-typed", "a typed key"
 
@@ -478,7 +478,7 @@ class Typed(Files):
 
 @add
 class Anywhere(Files):
-    """At every address of the host."""
+    """rdrecv listens on every address of the host."""
 
     name = "stream-anywhere"
 
@@ -489,7 +489,7 @@ class Anywhere(Files):
 
 @add
 class Relay(Files):
-    """rdsend to an rdrecv that sends it on to the last."""
+    """rdsend to an rdrecv whose command is an rdsend to the last rdrecv."""
 
     name, loose = "stream-relay", ("last",)
 

@@ -53,22 +53,22 @@ def undefined(program):
 
 
 def forgotten(bin_):
-    """Functions that src/ calls and that are in neither list, and those that are in both."""
+    """(functions of src/ that neither list has, those that both have, all that src/ calls, {exempt: reason})"""
     wanted = set().union(*(undefined(bin_ / p) for p in PROGRAMS))
     free = exempt()
     return sorted(wanted - set(CALLS) - set(free)), sorted(set(CALLS) & set(free)), wanted, free
 
 
 def number_of(kind):
-    """The number that SWEEP_PLAN has for the name of an errno, a number, or "short"."""
+    """The number in SWEEP_PLAN for a KIND: the name of an errno, a number, or "short"."""
     if kind == "short":
         return 0
     return getattr(errno, kind, None) or int(kind)
 
 
 class Sites:
-    """The call sites of one program: by return address, and by a name that stays the same between builds. A name is
-    FILE:FUNCTION:CALL#K: the K-th line of that function with such a call."""
+    """The call sites of one program, by return address and by name. A name is FILE:FUNCTION:CALL#K: the K-th line of
+    that function with such a call. Names stay the same between builds."""
 
     def __init__(self, program):
         self.program = str(program)
@@ -92,13 +92,13 @@ class Sites:
         return found
 
     def _symbolized(self, addresses):
-        """(file, line, function) of the call before each address; the innermost inlined one."""
+        """(file, line, function) of the call before each address. If functions are inlined, it is the innermost one."""
         tool = ["llvm-symbolizer", "-e", self.program, "--output-style=LLVM", "--inlines"]
         out = subprocess.run(tool, input="".join("0x%x\n" % (a - 1) for a in addresses), capture_output=True, text=True,
                              check=True).stdout
         for block in out.split("\n\n"):
             lines = block.strip().splitlines()
-            # Inline functions of <bits/...> (_FORTIFY_SOURCE) are no sites of ours.
+            # Inline functions of <bits/...> (_FORTIFY_SOURCE) do not count.
             frames = [(f, *at.rsplit(":", 2)[:2]) for f, at in zip(lines[::2], lines[1::2])]
             own = [f for f in frames if "/usr/" not in f[1]] or frames
             if own:
@@ -119,7 +119,8 @@ class Sites:
             self.places[name] = "%s:%d" % (file, line)
 
     def name(self, address, call):
-        """Calls through a pointer are not known in advance. None: a tail call (reallocarray to realloc)."""
+        """The name of a site; None for a tail call of a library (reallocarray to realloc). A call through a pointer
+        is not in the tables yet, so this adds it."""
         if (address, call) not in self.by_address:
             if any((address, other) in self.by_address for other in ("reallocarray", "strdup", "strndup")):
                 return None
@@ -149,7 +150,7 @@ class Book:
 
 
 def read_record(path, book):
-    """(injected, {(role, name): count}): a name ends with ">CALL" if a library made the call."""
+    """(number of injected failures, {(role, name): count}). A name ends with ">CALL" if a library made the call."""
     with open(path, "rb") as f:
         data = f.read(HEAD.size)
         processes, _, injected, _ = HEAD.unpack(data)
@@ -177,7 +178,7 @@ def read_record(path, book):
 
 
 class Point:
-    """One call that fails: SCENARIO ROLE SITE N KIND; KIND with a + at its end: and all that follow."""
+    """One call that fails: SCENARIO ROLE SITE N KIND. If KIND ends with a +, all later calls fail too."""
 
     def __init__(self, scenario, role, site, n, kind):
         self.scenario, self.role, self.site, self.n = scenario, role, site, int(n)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The judge of the sweep finds each broken promise: scripts stand in for rdcp."""
+"""The judge of the sweep finds each broken promise. Scripts replace rdcp here."""
 
 import os
 import sys
@@ -43,7 +43,7 @@ def run(scenario):
 
 
 class Expected:
-    """The result of a run without a fault; cp may change the times of t itself."""
+    """Replaces Reference: the result of a run without a fault. cp may change the times of t itself."""
 
     loose = {(p, "mtime") for p in ("", ".", "s", "t")}
 

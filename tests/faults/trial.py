@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of a scenario, and the promises that it broke."""
+"""Runs a scenario, and judges which promises the run broke."""
 
 import collections
 import ctypes
@@ -22,12 +22,13 @@ sys.path[:0] = [str(ROOT / "tests" / "trees"), str(ROOT / "tests" / "rig")]
 from compare import walk  # noqa: E402
 from processes import descendants, words  # noqa: E402
 
-LIMIT = int(os.environ.get("SLUICE_SWEEP_LIMIT", "40"))     # seconds that a run may take on a busy machine: three timeouts of 4 s, and the other promised times
-LINGER = 10         # seconds that its children may take after it has ended (2 s are promised)
+# Seconds that a run may take on a busy machine: three timeouts of 4 s, and the other promised times.
+LIMIT = int(os.environ.get("SLUICE_SWEEP_LIMIT", "40"))
+LINGER = 10         # seconds that children may outlive their command (the manual promises 2 s)
 PR_SET_CHILD_SUBREAPER = 36
 KNOWN_CODES = {1, 2, 3, 5, 10, 11, 12, 20, 22, 23, 24, 25, 30, 35, 40, 41, 42, 43, 44, 45}
 SANITIZER = 86      # exit status of a program that leaks, or accesses invalid memory
-# Exit codes that a failing local call can never cause.
+# Exit codes that a failed local call can never cause.
 WRONG_CODES = {1, 2, 20, 25, 40}
 ABORTS = "base/io.c:raise_event:write#1"     # src/base/io.c documents that
 # The calls that remove temporaries: if one fails, they stay.
@@ -48,7 +49,7 @@ def adopt_orphans(adopt=True):
 
 
 def whereabouts():
-    """The threads of all processes of the run, with the kernel function in which each waits."""
+    """All threads of the run, with the kernel function in which each waits."""
     lines = []
     for pid in descendants(os.getpid()):
         try:
@@ -76,7 +77,7 @@ def snapshot(top):
 
 
 class Run:
-    """codes and texts: those of each command."""
+    """Runs the commands of a scenario. codes and texts: the exit code and the stderr of each."""
 
     def __init__(self, scenario, bin_, library=None, plan=None):
         self.scenario, self.bin = scenario, bin_
@@ -88,7 +89,7 @@ class Run:
         self.before = snapshot(self.top)
         env = {k: v for k, v in os.environ.items() if not k.startswith(("RD_", "SLUICE_", "SWEEP_"))}
         env.update(HOME=self.top, LC_ALL="C.UTF-8", LLVM_PROFILE_FILE="/dev/null",
-                   # For a build with AddressSanitizer: its own exit status would be one of our codes.
+                   # The default exit status of AddressSanitizer is one of our codes.
                    ASAN_OPTIONS="verify_asan_link_order=0:allocator_may_return_null=1:exitcode=%d" % SANITIZER)
         if library:
             env.update(LD_PRELOAD=str(library), SWEEP_FILE=self.base + "/shared")
@@ -160,10 +161,10 @@ class Run:
                     time.sleep(.002)
             except ChildProcessError:
                 return
-        self.late.append("what it started is still there: " + whereabouts())
+        self.late.append("processes that it started still run: " + whereabouts())
 
     def _end_all(self):
-        """Only processes of this run are descendants of this one."""
+        """Kills all descendants of this process: only this run has started any."""
         while True:
             for pid in descendants(os.getpid()):
                 try:
@@ -179,7 +180,7 @@ class Run:
 
 
 class Reference:
-    """The result of a scenario without a fault: fields in which two runs differ don't count."""
+    """The result of a scenario without a fault. Fields in which two runs differ are not compared."""
 
     def __init__(self, scenario, bin_, library=None, book=None, start=Run):
         runs = [start(scenario, bin_, library) for _ in range(2)]
@@ -203,7 +204,7 @@ def temporary(path):
 
 
 class Judge:
-    """found: [(class, text)] of the promises that a run broke."""
+    """Judges a run. found: [(class, text)], the promises that it broke."""
 
     def __init__(self, scenario, reference, run, point):
         self.s, self.ref, self.run, self.point = scenario, reference, run, point
@@ -211,22 +212,22 @@ class Judge:
         self.code = next((c for c in run.codes if c), 0 if len(run.codes) == len(scenario.commands(ROOT)) else None)
         for late in run.late:
             self.add("hang", late)
-        if not self.memory() and not run.late:
-            self.codes()
-            self.words()
-        self.contents()
+        if not self.check_memory() and not run.late:
+            self.check_codes()
+            self.check_messages()
+        self.check_contents()
         if not run.late and (self.code == 0 or self.unconfirmed()):
-            self.exact()
+            self.check_result()
         else:
-            self.bounds()
-        self.sources()
+            self.check_bounds()
+        self.check_sources()
 
     def add(self, kind, text):
         self.found.append((kind, text))
 
     # ---- exit codes and messages
 
-    def memory(self):
+    def check_memory(self):
         found = re.search(r"(ERROR|SUMMARY): (\w+Sanitizer: [^\n]*)", "\n".join(self.run.texts))
         if found:
             self.add("leak" if "leak" in found[2] else "memory", found[2])
@@ -236,11 +237,11 @@ class Judge:
         return self.point.site == ABORTS
 
     def unconfirmed(self):
-        """The receiver has everything, and its last message, which confirms that, was lost."""
+        """Whether the receiver stored everything, but its last message, which confirms that, was lost."""
         return len(self.run.codes) == 2 and self.run.codes[0] == 0 and bool(self.run.codes[1]) and \
             self.point.site.startswith("session/channel/")
 
-    def codes(self):
+    def check_codes(self):
         for code in self.run.codes:
             if code is not None and (code < 0 or code not in KNOWN_CODES | {0}):
                 if not self.aborted():
@@ -257,34 +258,34 @@ class Judge:
             if self.point.kind != "EAGAIN" or self.point.call in WAITING:
                 self.add("interrupted", "%s ends it: exit status %s" % (self.point.kind, self.code))
 
-    def words(self):
-        """A failure is reported, with its reason."""
+    def check_messages(self):
+        """Checks that a failure is reported with its reason."""
         if self.code in (0, *self.s.codes) or self.aborted():
             return
         text = "\n".join(self.run.texts)
-        told = [line for line in text.splitlines() if not line.startswith(("rdrecv: listening on", "Bandwidth"))]
-        if not told:
+        lines = [line for line in text.splitlines() if not line.startswith(("rdrecv: listening on", "Bandwidth"))]
+        if not lines:
             if not (self.point.call in ("fputs", "fputc", "putc", "fwrite", "__fprintf_chk", "fprintf", "fflush", "write")):
                 self.add("silent", "exit status %s without a message" % self.code)
             return
-        self.said_once(told)
+        self.check_repeats(lines)
         number = number_of(self.point.kind)
         if number <= 0 or self.point.kind.isdigit() or self.point.kind.startswith("-"):
             return
         wanted = [os.strerror(number)] + (["memory", "Memory", "allocate"] if number == errno.ENOMEM else [])
         if not any(w in text for w in wanted):
-            self.add("unnamed", "no %r in: %s" % (wanted[0], " | ".join(told[:3])))
+            self.add("unnamed", "no %r in: %s" % (wanted[0], " | ".join(lines[:3])))
 
-    def said_once(self, told):
-        """Each program reports it once; several files that fail in the same way have different names."""
-        for line, times in collections.Counter(line for line in told if re.match(r"rd\w+: ", line)).items():
-            # One for each host.
+    def check_repeats(self, lines):
+        """Checks that each program reports a failure once. (Messages about different files differ.)"""
+        for line, times in collections.Counter(line for line in lines if re.match(r"rd\w+: ", line)).items():
+            # This line is printed for each host.
             if times > 1 and "data goes over" not in line:
                 self.add("repeated", "%d times: %s" % (times, line))
 
     # ---- files
 
-    def contents(self):
+    def check_contents(self):
         known = {v["content"] for side in (self.run.before, self.ref.want) for v in side.values()}
         for path, v in self.run.after.items():
             if v["kind"] != "file" or path in self.s.loose or temporary(path):
@@ -292,7 +293,7 @@ class Judge:
             if v["content"] not in known:
                 self.add("torn", "%s is neither old nor new" % path)
 
-    def exact(self):
+    def check_result(self):
         want, got = self.ref.want, self.run.after
         for path in sorted(want.keys() | got.keys()):
             if path in self.s.loose:
@@ -300,7 +301,7 @@ class Judge:
             if path not in got:
                 self.add("missing", "%s, at exit 0" % path)
             elif path not in want and self.s.backs_up and path.endswith("~") and path[:-1] in want:
-                continue    # a file that could not be compared was sent
+                continue    # a file was sent because it could not be compared
             elif path not in want:
                 self.add("leftover" if temporary(path) else "extra", "%s, at exit 0" % path)
             else:
@@ -314,7 +315,7 @@ class Judge:
     def warns(self, field):
         return field not in WARNINGS or any(WARNINGS[field] in text for text in self.run.texts)
 
-    def bounds(self):
+    def check_bounds(self):
         before, want, got = self.run.before, self.ref.want, self.run.after
         killed = any(c is None or c < 0 for c in self.run.codes) or bool(self.run.late) or self.aborted()
         for path in sorted(before.keys() | want.keys() | got.keys()):
@@ -336,38 +337,38 @@ class Judge:
             elif now["kind"] in ("file", "symlink"):
                 if not any(x and (x["content"], x["target"]) == (now["content"], now["target"]) for x in (old, new)):
                     if now["kind"] == "symlink" or not self.s.backs_up:
-                        self.add("content", "%s is what was elsewhere" % path)
+                        self.add("content", "%s has the content of another file" % path)
         if self.s.deletes and self.incomplete():
             gone = [p for p in before if p.startswith("t/") and p not in want and p not in got and not temporary(p) and
                     not self.replaced(p)]
             if gone and not self.point.call.startswith("SSL"):
-                self.add("deleted-early", "%s: deleted, though not all is stored" % gone[0])
+                self.add("deleted-early", "%s: deleted, although not everything is stored" % gone[0])
 
     def replaced(self, path):
-        """It was in a directory that was in the way of another entry, which exists now."""
+        """Whether path was in a directory that was in the way of another entry, which exists now."""
         got = self.run.after
         above = [path[:n] for n, c in enumerate(path) if c == "/"]
         return any(p in self.ref.want and self.ref.want[p]["kind"] != "directory" and p in got and got[p]["kind"] != "directory"
                    for p in above)
 
     def incomplete(self):
-        """Deletions make backups, too."""
+        """The files that are not stored yet. Backups don't count, because deletions make them too."""
         want, got = self.ref.want, self.run.after
         return [p for p, v in want.items() if p.startswith("t/") and v["kind"] == "file" and
                 not temporary(p) and not (self.s.backs_up and p.endswith("~")) and
                 (p not in got or got[p]["content"] != v["content"])]
 
-    def sources(self):
-        """Everything that a source contained is still in a source, or complete at the target."""
+    def check_sources(self):
+        """Checks that the content of each source file is still in a source, or complete at the target."""
         now = {v["content"] for v in self.run.after.values() if v["kind"] == "file"}
         for path, v in self.run.before.items():
             if v["kind"] != "file" or not path.startswith("s/"):
                 continue
             if v["content"] not in now:
-                self.add("lost", "the content of %s is nowhere" % path)
+                self.add("lost", "the content of %s is in no file" % path)
             elif path not in self.run.after and not self.s.removes:
                 self.add("source-gone", path)
             elif path not in self.run.after:
                 to = "t/" + path[2:]
                 if self.run.after.get(to, {}).get("content") != v["content"]:
-                    self.add("lost", "%s is removed, and %s is not it" % (path, to))
+                    self.add("lost", "%s is removed, but %s does not have its content" % (path, to))
