@@ -66,7 +66,7 @@ _sluice() {
 	rdsend) options="$_sluice_common $_sluice_keys --size=" ;;
 	*) options="$_sluice_common $_sluice_keys --wait= --mkpath --fsync --inplace" ;;
 	esac
-	# --name=value comes as three words.
+	# Bash passes --name=value as three words.
 	if [ "$cur" = = ]; then
 		cur='' equals=1
 	elif [ "$prev" = = ]; then

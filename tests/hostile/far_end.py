@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hostile far end of a real rdcp, which starts it in the place of ssh:
+"""A hostile far end for a real rdcp, which starts it instead of ssh:
 
     rdcp --rsh "python3 far_end.py SCENARIO" …
 
@@ -21,12 +21,12 @@ ESCAPES = b"\x1b]0;owned\x07\x9b31m\r\x08\xe2\x80\xae"
 class Far(peer.Session):
     def __init__(self):
         frames = peer.Frames(lambda: os.read(0, 65536), self.write)
-        # The other end has given up: then there is no peer left.
+        # ERROR means that the other end has given up.
         frames.fatal = "ERROR"
         super().__init__(frames, None, None)
 
     def write(self, data):
-        """Unbuffered: bytes still unsent at the end are lost."""
+        """Writes at once: buffered bytes would be lost at the end."""
         while data:
             data = data[os.write(1, data):]
 
@@ -40,7 +40,7 @@ class Far(peer.Session):
         self.role, self.secret = self.start["role"], self.start["secret"]
 
     def one_lane(self):
-        """The end on the other host connects."""
+        """A session with one lane, for which the other end connects."""
         self.orders()
         self.hello()
         self.listen()
@@ -49,14 +49,14 @@ class Far(peer.Session):
         return lane
 
     def linger(self, seconds=30):
-        """Alive as long as the other end reads."""
+        """Stays alive as long as the other end reads."""
         end = time.monotonic() + seconds
         while time.monotonic() < end and self.frames.send("PING", cookie=0) and \
                 not self.frames.over:
             time.sleep(0.1)
 
     def until_refused(self, seconds=10):
-        """Alive until the other end has failed; then main() reports that, as every end does."""
+        """Stays alive until the other end fails; main() then reports that, as every end does."""
         self.frames.expect(timeout=seconds)
 
 
@@ -76,7 +76,7 @@ def honest(far):
     far.frames.send("VERDICT", **{**VERDICT, **peer.total_of(b"honest")})
 
 
-# ---- instead of a greeting
+# ---- scenarios without a greeting
 
 def text(far):
     far.write(b"Welcome!\r\n\x1b[2J" + ESCAPES * 9 + b"\n")
@@ -121,7 +121,7 @@ def greeting_twice(far):
     far.linger()
 
 
-# ---- after it
+# ---- scenarios after the greeting
 
 def exit_after_greeting(far):
     far.orders()
@@ -229,7 +229,7 @@ def verdict_of_escapes(far):
 
 
 def store_verdict_of_escapes(far):
-    """The same as a sink."""
+    """The same in the role of a sink."""
     lane = far.one_lane()
     head, data = lane.take_block()
     records = dict(wire.records(data))
@@ -284,7 +284,7 @@ TREES = {
 
 
 def tree(far, what):
-    """More than rdcp -r far:dir requested."""
+    """Sends what `rdcp -r far:dir' did not ask for."""
     lane = far.one_lane()
     for records in TREES[what]:
         lane.records(records)
@@ -318,20 +318,20 @@ def events_without_end(far):
 def main():
     scenario, *words = sys.argv[1].split(":")
     if sys.argv[-1] != "--end":
-        # A lane over ssh: there is no peer.
+        # rdcp asks for a lane over ssh; there is none.
         sys.exit(1)
     far = Far()
     try:
         globals()[scenario](far, *words)
     except peer.Silence as silence:
         if silence.frame:
-            # As every end reports it, so that the first cause is known.
+            # Report the first cause, as every end does.
             far.frames.send("VERDICT", **{**VERDICT, **silence.frame})
     except (OSError, EOFError):
         pass
     finally:
         far.close()
-    # The readers of stdin are blocked threads: exit without joining them.
+    # A thread is blocked in a read of stdin, so exit without joining it.
     os._exit(0)
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A hostile conductor that also plays the other end: it holds the stdin and stdout of an `rdcp --end' and sends any
-bytes, in frames, over lanes, or neither. wire.py encodes the bytes."""
+"""A hostile conductor and other end in one: it holds stdin and stdout of an `rdcp --end', and sends any bytes to it,
+in frames, over lanes, or without either. wire.py encodes them."""
 
 import os
 import socket
@@ -45,7 +45,7 @@ NAMES = {
 
 
 class Silence(AssertionError):
-    frame = None    # the signal that ended it
+    frame = None    # the frame that ended the session
 
 
 def digest_of(data):
@@ -105,7 +105,7 @@ def hole_record(pos, length, id=1):
 
 
 def total_of(*contents, **over):
-    """END or DONE about these files."""
+    """The fields of an END or DONE for these files."""
     digest = 0
     for data in contents:
         low, high = digest_of(data)
@@ -117,7 +117,7 @@ def total_of(*contents, **over):
 
 
 class Frames:
-    """Frames that come from a file object, read by a thread of its own; PINGs are answered."""
+    """A thread that reads frames and answers PINGs."""
 
     def __init__(self, read, write):
         self.read, self.write = read, write
@@ -150,7 +150,7 @@ class Frames:
             self.changed.notify_all()
 
     def raw(self, data):
-        """False when the other side has closed it."""
+        """Writes data; returns False if the other side has closed the stream."""
         try:
             with self.writing:
                 self.write(data)
@@ -162,11 +162,11 @@ class Frames:
         return self.raw(wire.message(name, **values))
 
     def expect(self, *names, timeout=PATIENCE):
-        """The fields of the next frame with one of these names; earlier frames are dropped."""
+        """Returns the fields of the next frame with one of these names, and drops the frames before it."""
         return self.next(*names, timeout=timeout)[1]
 
     def next(self, *names, timeout=PATIENCE):
-        """The same, with the frame's name."""
+        """As expect(); returns (name, fields)."""
         end = time.monotonic() + timeout
         with self.changed:
             while True:
@@ -175,20 +175,20 @@ class Frames:
                         del self.got[:i + 1]
                         return name, values
                     if name == self.fatal:
-                        silence = Silence("%s came: %s" % (name, values))
+                        silence = Silence("received %s: %s" % (name, values))
                         silence.frame = values
                         raise silence
                 left = end - time.monotonic()
                 if self.over or left <= 0:
-                    raise Silence("no %s%s, but %s" % (
-                        "/".join(names), ", and it is over" if self.over else "", self.got[-3:]))
+                    raise Silence("no %s%s; the last frames are %s" % (
+                        "/".join(names), " before the end" if self.over else "", self.got[-3:]))
                 self.changed.wait(left)
 
     def verdict(self, timeout=PATIENCE):
-        """The last frame of all; None when there is no VERDICT."""
+        """The fields of VERDICT, after the stream has ended; None if there was no VERDICT."""
         self.thread.join(timeout)
         with self.changed:
-            assert self.over, "it goes on talking"
+            assert self.over, "the stream does not end"
             for name, values in self.got:
                 if name == "VERDICT":
                     return values
@@ -196,7 +196,7 @@ class Frames:
 
 
 class Lane:
-    """Our side of a lane over TCP."""
+    """The test's end of a lane over TCP."""
 
     def __init__(self, session, sock, index=0, epoch=0, **over):
         self.session, self.sock, self.index, self.epoch = session, sock, index, epoch
@@ -211,13 +211,13 @@ class Lane:
         return wire.lane_hello(key or self.session.key, **values)
 
     def greet(self):
-        """As the connecting end."""
+        """Exchanges hellos, as the connecting end."""
         self.raw(self.hello())
         heard = self.take(64)
         return wire.parse_lane_hello(self.session.key, heard)
 
     def answer(self):
-        """As the accepting end."""
+        """Exchanges hellos, as the accepting end."""
         heard = wire.parse_lane_hello(self.session.key, self.take(64))
         self.raw(self.hello(accepting=1))
         return heard
@@ -239,7 +239,7 @@ class Lane:
         return got
 
     def closed(self, timeout=PATIENCE):
-        """Did the other end close the connection, whatever it sent before?"""
+        """Whether the other end closes the connection, after any bytes."""
         self.sock.settimeout(timeout)
         try:
             while self.sock.recv(65536):
@@ -269,7 +269,7 @@ class Lane:
         return credit
 
     def all_credited(self):
-        """An honest source sends END only then."""
+        """Waits until all blocks are credited, as an honest source does before END."""
         while self.stored < self.number:
             self.credit()
 
@@ -286,7 +286,7 @@ class Lane:
 
 
 class Session:
-    """Our side of a session: HELLOs, OFFER, lanes. frames: the control channel."""
+    """The test's end of a session: HELLOs, OFFER, lanes. frames: the control channel."""
 
     def __init__(self, frames, role, secret, host="127.0.0.1"):
         self.frames, self.role, self.secret, self.host = frames, role, secret, host
@@ -300,7 +300,7 @@ class Session:
         return {**values, **over}
 
     def hello(self, **over):
-        """Exchange HELLOs; all values of the other end are agreed to."""
+        """Exchanges HELLOs, and agrees to all values of the other end."""
         theirs = self.frames.expect("HELLO")
         ours = self.our_hello(theirs, **over)
         self.frames.send("HELLO", **ours)
@@ -312,7 +312,7 @@ class Session:
         return theirs
 
     def offered(self):
-        """The address at which the other end can be reached."""
+        """Waits for the OFFER of the other end, and keeps its TCP port."""
         self.offer = self.frames.expect("OFFER")
         self.port = [p["port"] for p in self.offer["places"] if p["transport"] == TCP][0]
         return self.offer
@@ -326,7 +326,7 @@ class Session:
         return lane
 
     def open(self, **hello):
-        """All the way to open lanes, the other end listening."""
+        """Opens all lanes; the other end listens."""
         self.hello(**hello)
         self.offered()
         first = self.dial()
@@ -334,7 +334,7 @@ class Session:
         return [first] + [self.dial(i) for i in range(1, self.count)]
 
     def listen(self, **offer):
-        """Offer a port of ours; returns the listening socket."""
+        """Listens, sends an OFFER, and returns the listening socket."""
         listener = socket.create_server((self.host, 0))
         listener.settimeout(PATIENCE)
         place = dict(transport=TCP, family=4, port=listener.getsockname()[1],
@@ -354,7 +354,7 @@ class Session:
         return lane
 
     def result(self, timeout=PATIENCE):
-        """The sink's result for the next file: its id, and 0 or the reason."""
+        """The next result of the sink: file, code and text."""
         if not self.results:
             name, values = self.frames.next("STORED", "FILE_RESULT", timeout=timeout)
             self.results = [values] if name == "FILE_RESULT" else \
@@ -362,7 +362,7 @@ class Session:
         return self.results.pop(0)
 
     def end(self, **total):
-        """END, when everything is stored."""
+        """Sends END when all blocks are credited."""
         for lane in self.lanes:
             lane.all_credited()
         return self.frames.send("END", **total)
@@ -371,7 +371,7 @@ class Session:
         return self.frames.send("STORED", files=[dict(file=id) for id in ids])
 
     def answer_with(self, **answers):
-        """As a sink: SEND=[ids], SAME=[ids] ..."""
+        """Sends ANSWERS, as a sink: answer_with(SEND=[ids], SAME=[ids], ...)."""
         return self.frames.send("ANSWERS", answers=[
             dict(file=id, answer=[None, "SEND", "SAME", "RESUME", "COMPARE", "NEW", "CLONED"].index(answer))
             for answer, ids in answers.items() for id in ids])
@@ -384,7 +384,7 @@ class Session:
 
 
 class End(Session):
-    """An end under our control. role: the end's; we play the other one."""
+    """An rdcp --end with the role `role'; the test has the other role, and is its conductor."""
 
     START = dict(version=wire.VERSION, want=TCP, verbose=2, lanes=1, depth=8, block_size=16384, memory=U64,
                  bwlimit=0, timeout_ms=10000, connect_timeout_ms=10000, port_lo=0, port_hi=0,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""wire.py and the programs' own encoders produce the same bytes from the same values."""
+"""wire.py and the encoders of the programs make the same bytes from the same values."""
 
 import os
 import pathlib
@@ -18,7 +18,7 @@ LANES, DEPTH, BLOCK = 64, 1024, 4 << 20
 
 
 def text(usual, room):
-    """A text in the three sizes; room includes the NUL that is not sent."""
+    """A text in the three sizes. room includes the NUL, which is not sent."""
     return b"", usual.encode(), bytes(i % 255 + 1 for i in range(room - 1))
 
 
@@ -38,13 +38,13 @@ def places(count, port):
 
 
 def component(usual):
-    """A text that is a file name: it avoids the byte that a name cannot contain."""
+    """A text in the three sizes that is a file name, so it has no slash."""
     least, middle, most = text(usual, COMPONENT)
     return least, middle, most.replace(b"/", b"_")
 
 
 def several(counts, each):
-    """For each size this many of each(i, most)."""
+    """For each size a list of so many each(i, most)."""
     return tuple([each(i, counts.index(count) == 2) for i in range(count)] for count in counts)
 
 

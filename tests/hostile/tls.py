@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A TLS 1.3 client with a pre-shared key, on libssl: the standard library has none. With the key of an rdrecv it
-can send anything after the handshake."""
+"""A TLS 1.3 client with a pre-shared key, on libssl, because the standard library has none. With the key of an
+rdrecv it can send any bytes after the handshake."""
 
 import ctypes
 import select
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 class Client:
-    """One thread may read while another writes; they take turns."""
+    """One thread may read while another writes; a lock makes them take turns."""
 
     def __init__(self, sock, key, identity=b"sluice:source:-",
                  suites=b"TLS_AES_128_GCM_SHA256"):
@@ -67,13 +67,13 @@ class Client:
         return out.raw
 
     def read(self):
-        """The received bytes, b"" at the end."""
+        """The bytes received next, b"" at the end."""
         out = ctypes.create_string_buffer(65536)
         while True:
             if not select.select([self.sock], [], [], 0.02)[0]:
                 continue
             with self.lock:
-                # The readable bytes may be half a record: then this waits for the rest.
+                # If only half a record has arrived, this waits for the rest.
                 n = ssl.SSL_read(self.ssl, out, len(out))
             return out.raw[:n] if n > 0 else b""
 
@@ -87,7 +87,7 @@ class Client:
             at += n
 
     def update_keys(self):
-        """And make the other end do the same, with the next bytes."""
+        """Updates the keys with the next bytes, and asks the other end to do the same."""
         with self.lock:
             ssl.SSL_key_update(self.ssl, 1)
 

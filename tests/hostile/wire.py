@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A second implementation of the wire, from docs/protocol.md only: frames, messages, records, and the bytes of
-lanes. It encodes any values, valid or not, and decodes what is complete."""
+"""A second implementation of the wire, written from docs/protocol.md only: frames, messages, records, and the bytes
+of lanes. It encodes any values, valid or not, and decodes everything that is complete."""
 
 import ctypes
 import hashlib
@@ -18,8 +18,7 @@ class Malformed(Exception):
 
 # ---- fields --------------------------------------------------------------------------
 #
-# A field is a name and a kind: a format of struct, a number of plain bytes, or one of those
-# in KINDS below.
+# A field is a name and a kind: a key of NUMBERS, a number of plain bytes, or a key of KINDS.
 
 NUMBERS = {"u8": "<B", "u16": "<H", "u32": "<I", "u64": "<Q", "i64": "<q"}
 
@@ -62,7 +61,7 @@ def take_places(data):
 
 
 def put_short(value):
-    """Bytes after a u8 with their length."""
+    """A u8 length, and that many bytes."""
     return struct.pack("<B", len(value)) + value
 
 
@@ -77,7 +76,7 @@ def names(*each):
 
 
 def several(fields):
-    """A u16 count, and that many of these."""
+    """The functions for a u16 count and that many structures."""
     def put_several(each):
         return struct.pack("<H", len(each)) + b"".join(put(fields, one) for one in each)
 
@@ -233,7 +232,7 @@ def parse(number, content):
 
 
 class Framer:
-    """Frames from pieces of a stream."""
+    """Cuts a stream into frames."""
 
     def __init__(self):
         self.left = b""
@@ -288,7 +287,7 @@ def record(name, /, **values):
 
 
 def records(data):
-    """Names and fields of all records of a block."""
+    """[(name, fields)] of all records of a block."""
     found = []
     while data:
         head, data = take(data, 8)
@@ -324,7 +323,7 @@ CELL = 256 << 10
 
 
 def hash128(data, pos):
-    """(low, high) of data at that position: the sum over its cells"""
+    """(low, high) of the hash of data at position pos: the sum over its parts of cells."""
     starts = [0, *range(CELL - pos % CELL, len(data), CELL)]
     total = 0
     for at, end in zip(starts, [*starts[1:], len(data)]):
@@ -353,7 +352,7 @@ def block_head(**values):
 
 
 def block(data, /, **values):
-    """A block with its head: the hash of its data is right, unless given."""
+    """A block with its head. The hash is that of its data, unless values has another."""
     low, high = hash128(data, values["pos"])
     return block_head(**{"len": len(data), "hash_low": low, "hash_high": high, **values}) + data
 
@@ -377,7 +376,7 @@ def notice(**values):
 
 
 class Key:
-    """The proof of a lane: the session's secret and both ends' nonces."""
+    """The key of a lane's HMACs: the session's secret and both nonces."""
 
     def __init__(self, secret, source_nonce, sink_nonce):
         self.secret = secret

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the lints have in common: the tree's files, and C without comments and texts."""
+"""Shared by the lints: the files of the tree, and C without comments and string literals."""
 
 import os
 import pathlib
@@ -8,25 +8,25 @@ import sys
 
 
 def root():
-    """The tree to look at: the argument, else the one that this file is in."""
+    """The tree to check: the argument, or the tree of this file."""
     if len(sys.argv) > 1:
         return pathlib.Path(sys.argv[1]).resolve()
     return pathlib.Path(__file__).resolve().parents[2]
 
 
 def files(top, *suffixes):
-    """The tree's own files (nothing built, nothing hidden but .ci), as paths relative to it."""
+    """The files of the tree, without builds and hidden files except .ci, as relative paths."""
     found = []
     for at, dirs, names in os.walk(top):
         here = pathlib.Path(at)
-        if "meson-private" in dirs:  # somebody's build
+        if "meson-private" in dirs:  # a build
             dirs[:] = []
             continue
         dirs[:] = sorted(d for d in dirs if d == ".ci" or not (
             d.startswith(".") or d == "__pycache__" or (here == top and d.startswith("build"))))
         for name in sorted(names):
             path = here / name
-            # .git is a file in a work tree of git's.
+            # In a worktree of git, .git is a file.
             if name == ".git" or path.is_symlink() or not path.is_file() or name.endswith(".pyc"):
                 continue
             if not suffixes or path.suffix in suffixes:
@@ -38,8 +38,8 @@ _BLANK = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])
 
 
 def code(text):
-    """C with comments and the insides of texts blanked; lines stay where they are.  Names in
-    #include are kept."""
+    """C with comments and string literals blanked, except the names in #include. Line numbers stay
+    the same."""
     def blank(m):
         start = text.rfind("\n", 0, m.start()) + 1
         if m.group()[0] == '"' and re.match(r"\s*#\s*include\b", text[start:m.start()]):
@@ -49,7 +49,7 @@ def code(text):
 
 
 class Report:
-    """Findings, one line each; end() is the exit code."""
+    """Prints findings, one line each. end() returns the exit status."""
 
     def __init__(self):
         self.count = 0

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small model of two ends that make a wire for one lane, searched exhaustively.
 
-The connecting end says hello, the accepting one answers with its own: then the connecting end has
-a wire. Either may fail at any moment, before its hello and after it, and a wire may break. Both ends
-then say LANE_DOWN of the epoch and wait for the other's (fence) before the next attempt.
+The connecting end sends its hello, and the accepting end answers with its own. Then the connecting
+end has a wire. Either end may fail at any moment, before its hello or after it, and a wire may break.
+Then both ends send LANE_DOWN for the epoch, and wait for that of the other end (fence) before the
+next attempt.
 
-explore() visits every state that can be reached and reports those in which nothing can move though
-the two are not joined by a wire of one epoch.
+explore() visits every reachable state. It reports each state in which no end can proceed although a
+wire of one epoch does not join the two.
 """
 
 from collections import namedtuple
 
 # at: "connect" (the connecting end dials, the accepting one waits), "called" (the connecting end waits for a
-# hello), "wire", "fence"; epoch: the one of that; down: the last LANE_DOWN received, said: the last one sent, -1:
-# none
+# hello), "wire" or "fence"; epoch: the epoch of that state; down, said: the last LANE_DOWN received and sent, or -1
 End = namedtuple("End", "at epoch down said")
-# call: epoch of a caller that the accepting end has not answered, or None; answer: (epoch, is a hello); dead:
-# epochs whose connection is closed
+# call: the epoch of a caller that the accepting end has not answered, or None; answer: (epoch, whether it is a
+# hello); dead: the epochs whose connection is closed
 State = namedtuple("State", "dialler taker call answer dead to_dialler to_taker next faults")
 
-REPORTS = "reports a failed attempt"     # a failed attempt is reported by LANE_DOWN
+REPORTS = "reports a failed attempt"     # by LANE_DOWN
 ANSWERS = "answers LANE_DOWN"            # for an epoch that this end does not know
 SILENT = "lets the caller try again"     # neither
 
@@ -57,7 +57,7 @@ def dialler_steps(state):
 
 
 def take(state, variant):
-    """The result when the accepting end examines a caller."""
+    """The possible steps in which the accepting end takes or refuses a caller."""
     epoch = state.call
     taken = state._replace(call=None)
     refused = close(taken._replace(answer=(epoch, False)), epoch)

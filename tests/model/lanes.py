@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small model of lanes carrying one ordered stream, searched exhaustively.
+"""A small model of lanes that carry one ordered stream, searched exhaustively.
 
-A state is everything that the protocol's rules depend on: who holds which position, what is
-on each wire, what was credited, how many times wires may still break. explore() visits every
-state that can be reached and reports those in which nothing can move though not everything
-is stored (deadlock), and those in which a position was stored twice, lost, or out of turn.
+A state has everything that the protocol's rules depend on: which thread holds which position, what
+is on each wire, what was credited, and how often wires may still break. explore() visits every
+reachable state. It reports those in which no thread can proceed although not everything is stored
+(deadlock), and those in which a position was stored twice.
 
-The rules are those of docs/design.md, "Lanes". The variants are the ways to do it wrong that
-look just as good on paper; the search must find what is wrong with each.
+The rules are those of docs/design.md, "Lanes". The other variants are plausible and wrong; the
+search must find the defect of each.
 """
 
 from collections import namedtuple
 
-# hand: None, "block" (lent, nothing read into it) or a position; sent: positions without credit, oldest first;
-# wire: positions in flight, None when it is broken; hold: the position that the sink's thread holds; stored: how
-# many blocks of this lane are stored; credited: how many of them the source knows of; stale: a position that an
-# unfenced sink is still writing.
+# hand: None, "block" (lent and empty) or a position; sent: the positions without credit, oldest first; wire: the
+# positions in flight, or None if the wire is broken; hold: the position that the sink's thread holds; stored: how
+# many blocks of this lane are stored; credited: how many credits have arrived; stale: the position that an unfenced
+# sink is still writing; gone: the lane was given up.
 Lane = namedtuple("Lane", "hand sent wire hold stored credited stale gone")
 State = namedtuple("State", "lanes next turn breaks orphans")
 
-SAME_LANE = "same lane, fenced"              # the protocol's
+SAME_LANE = "same lane, fenced"              # the rule of the protocol
 OTHER_LANE = "over another lane"             # the blocks of a broken lane go over the remaining lanes
 UNFENCED = "without waiting for the sink"    # retransmit while the sink may still be writing
-CREDIT_EARLY = "credit on arrival"           # as an acknowledgement of the transport would be
+CREDIT_EARLY = "credit on arrival"           # as a transport's acknowledgement
 
 
 class Wrong(Exception):

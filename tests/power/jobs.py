@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The copies that run while the power fails: slots, each a directory on the disk and a kind of copy. A slot has
-generations with different contents, so that a mixture is detected. A generation that a cut interrupted is run
-again first, which must complete it."""
+"""The copies that run while the power fails. A slot is a kind of copy with a directory on the disk. It has
+generations with different contents, so that a mixture of two is detected. After a cut the interrupted generation is
+run again, which must complete it."""
 
 import os
 import random
@@ -13,7 +13,7 @@ from scan import KIND, scan
 SIZES = [0, 1, 100, 4095, 4096, 5000, 65536, 70001, 262144, 300001]
 LARGE = 5 << 20
 HUGE = 20 << 20
-CYCLE = 5  # generations with a directory each, which is then reused
+CYCLE = 5  # generations until the first directory is used again, where each has its own
 EMPTY = ("file", 0, 0)
 KEY = "sluice-key-1:" + "5a" * 32
 
@@ -33,7 +33,7 @@ class Sources:
         self.top, self.seed, self.made = top, seed, {}
 
     def get(self, kind, generation):
-        """Its path and its content."""
+        """(path, content) of a generation; makes it if necessary."""
         name = "%s-%d" % (kind, generation)
         if name not in self.made:
             path = os.path.join(self.top, name)
@@ -107,7 +107,7 @@ class Slot:
         return os.path.join(self.disk["at"], *names)
 
     def prepare(self):
-        """The words to run before; their changes are on disk when they end."""
+        """The commands that run before the copy; when they end, their changes are on the disk."""
         if not self.cycle or self.prepared:
             return []
         return [["rm", "-rf", self.at(self.top)], ["sync", "-f", self.disk["at"]]]
@@ -146,7 +146,7 @@ class Slot:
         self.ledger.promise(path, content, why)
 
     def exit(self, codes):
-        """What the exit code alone already violates."""
+        """Takes the exit codes of a run, and returns the violations."""
         if any(codes):
             return ["%s %s generation %d ended with %s" % (self.disk["fs"], self.name, self.generation, codes)]
         self.complete()
@@ -181,7 +181,7 @@ class Plain(Slot):
 
 
 class InPlace(Slot):
-    """A torn file has the right size: only its time shows the next run that it is incomplete."""
+    """All generations have the same sizes, so only the time of a torn file shows the next run that it is incomplete."""
 
     tree = "level"
     options = ["--inplace"]
@@ -204,7 +204,7 @@ class Backup(Slot):
         for path, old in self.old.items():
             self.ledger.allow(path + "~", old)
             self.ledger.backups.append((path, path + "~", old))
-        # Of random contents only the empty one comes again: a newer empty file replaces it, and so does its backup.
+        # Only empty contents are ever equal. A newer empty file replaces the old one, which gets a backup too.
         for path, old in held.items():
             if old == self.effects[path].content == EMPTY:
                 self.ledger.allow(path + "~", old)
@@ -232,7 +232,7 @@ class Delete(Slot):
 
 
 class Remove(Slot):
-    """From one directory of the disk into another."""
+    """Moves files from one directory of the disk to another."""
 
     options = ["--remove-source-files"]
 
@@ -275,7 +275,7 @@ class Remove(Slot):
             self.ledger.removals.append((source, target, content))
 
     def keep_exact(self, thing):
-        # Each removal changes the time of the source's directory.
+        # Each removal changes the time of a source directory, so that of the target's is not compared.
         return thing.content[KIND] == "file"
 
 
@@ -310,7 +310,7 @@ class Deep(Slot):
 
 
 class Stream(Slot):
-    """rdsend to rdrecv; the exit codes of both count."""
+    """rdsend and rdrecv."""
 
     tree = "huge"
     times = False

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may be on a disk after a cut, by what rdcp(1) and rdrecv(1) promise.
+"""What rdcp(1) and rdrecv(1) allow on a disk after a cut.
 
-For each path the ledger holds the contents that it may have: what the last look found, and what the jobs
-since then may have put there.  A report of `done` narrows that to one.  The promises:
+For each path the ledger keeps the contents that it may have: the one that the last scan found, and those that jobs
+since then may have stored. When a job reports a file as done, only one content is left. The promises:
 
-- A file reported done (the line of --json), and all that a run with exit 0 was about, is whole and has its name.
-- A target has its old content or its new one; with --inplace, until the report, any.
-- With --remove-source-files a file is whole at the target before it is gone from the source.
-- With --backup the old content keeps a name.
-- After exit 0 modes and times are the source's where they were asked for, and no temporary is left.
+- A file that is reported as done (by --json), and each file of a run with exit 0, is whole and has its name.
+- A target has its old or its new content; with --inplace, any content until it is reported as done.
+- With --remove-source-files, a file is whole at the target before it vanishes from the source.
+- With --backup, the old content keeps a name.
+- After exit 0, modes and times are those of the source if they were asked for, and no temporary is left.
 """
 
 import collections
@@ -19,10 +19,10 @@ from scan import CONTENT, INODE, KIND, MODE, MTIME, SIZE
 
 ANY = "any"
 ABSENT = None
-# The names that rdcp(1) gives to what a killed run may leave.
+# The names of temporaries and markers, which killed runs may leave.
 OWN = re.compile(r"(.*/)?\.sluice\.[^/]*\Z")
 
-# A thing as it is to be; keep: mode and time as well.
+# The expected state of an entry.
 Thing = collections.namedtuple("Thing", "content mode mtime")
 
 
@@ -54,18 +54,18 @@ class Ledger:
         self.why = {}  # path: the report that narrowed it
         self.exact = {}  # path: Thing, with mode and time
         self.clean = set()  # directories without temporaries
-        self.loose = set()  # directories in which something else than rdcp is at work
+        self.loose = set()  # directories that a program other than rdcp is changing
         self.removals = []  # (source, target, content)
         self.backups = []  # (path, backup, old content)
         self.linked = []  # paths of one inode
         self.reports = 0
 
     def holds(self, path):
-        """What the last look found there, if nothing has been allowed since."""
+        """The content that the last scan found at path, if no other has been allowed since."""
         content, = self.may.get(path, {ABSENT})
         return content
 
-    # ---- what happens ------------------------------------------------------------------
+    # ---- what jobs do ------------------------------------------------------------------
 
     def allow(self, path, content):
         self.may.setdefault(path, {ABSENT}).add(content)
@@ -84,7 +84,7 @@ class Ledger:
         self.loose.add(top)
 
     def settle(self, top, entries):
-        """All below top (and it) is as told, and on disk."""
+        """top has exactly these entries, and they are on the disk."""
         self.loose.discard(top)
         for path in self.below(self.may, top):
             self.may[path] = {ABSENT}
@@ -97,10 +97,10 @@ class Ledger:
     def below(paths, top):
         return [p for p in paths if p == top or p.startswith(top + "/")]
 
-    # ---- what is found -----------------------------------------------------------------
+    # ---- what a scan finds --------------------------------------------------------------
 
     def judge(self, found):
-        """What breaks a promise, a sentence each; the ledger goes on from what was found."""
+        """Returns (broken promises, number of reports). From then on the ledger has what was found."""
         broken = []
         for path in sorted(set(found) | set(self.may)):
             broken += self.judge_path(path, found.get(path))
@@ -110,7 +110,7 @@ class Ledger:
                               (source, target, show(self.content(found, target)), show(content)))
         for path, backup, content in self.backups:
             if content not in (self.content(found, path), self.content(found, backup)):
-                broken.append("the old content of %s (%s) has no name: it is %s, and %s is %s" % (
+                broken.append("the old content of %s (%s) has no name: the file is %s, and %s is %s" % (
                     path, show(content), show(self.content(found, path)), backup, show(self.content(found, backup))))
         for names in self.linked:
             if len({found[n][INODE] for n in names if n in found}) > 1:

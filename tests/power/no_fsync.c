@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Makes fsync do nothing: preloaded into a program, it shows that `cuts' detects lost data. */
+/* Preloaded into a program, makes fsync do nothing. It shows that `cuts' detects lost data. */
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tree holds: path: [type, size, checksum or target of a link, mode, mtime in ns, inode].
+"""Reads a tree: {path: [type, size, checksum or target of a link, mode, mtime in ns, inode]}.
 
-A checksum of 32 bits finds what a cut does; one that is safe from attackers takes an emulated processor
-ten times as long."""
+A checksum of 32 bits detects the damage of a cut. A cryptographic one takes ten times as long on an emulated
+processor."""
 
 import os
 import stat

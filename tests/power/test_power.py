@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The disk that loses unflushed writes, and the ledger that knows which contents may remain."""
+"""Tests of the disk that loses unflushed writes, and of the ledger of the contents that may remain."""
 
 import os
 import random
@@ -20,7 +20,7 @@ B = vd.BLOCK
 
 
 class Client:
-    """A client of the NBD server, as QEMU is one."""
+    """A client of the NBD server, like QEMU."""
 
     def __init__(self, path):
         self.s = socket.socket(socket.AF_UNIX)
@@ -72,7 +72,7 @@ class Client:
 
 @pytest.fixture
 def disk(tmp_path, monkeypatch):
-    # A Unix socket's name is short.
+    # The path of a Unix socket must be short.
     monkeypatch.chdir(tmp_path)
     with open("image", "wb") as file:
         file.truncate(64 * B)
@@ -299,7 +299,7 @@ def test_scan_sees_contents_links_and_times(tmp_path):
 
 
 def test_backup_of_an_empty_file_replaced_by_an_empty_one(tmp_path):
-    """Its content is what the new file has, but its time is not, so rdcp backs it up."""
+    """The old and the new file are empty but have different times, so rdcp makes a backup."""
     ledger = Ledger()
     slot = KINDS["backup"]("backup", {"fs": "any", "at": "/nowhere"}, ledger, Sources(str(tmp_path), 1), "/nowhere")
 

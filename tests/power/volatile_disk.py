@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A disk with a volatile write cache, for a guest that loses its power.
 
-QEMU is the client of an NBD server here, one thread for each disk.  A write goes to the cache and is
-answered.  A flush, or a write with FUA, moves the cache (or that write) to the image.  cut() is the loss
-of power: the disk answers nothing any more, and of what was not flushed the image gets what a real disk
-might have kept: all, nothing, what was written first, some of the writes, or of each block any version.
+This is an NBD server with one thread for each disk; QEMU is its client. A write goes to the cache and
+is acknowledged. A flush stores the cache in the image, and a write with FUA stores that write. cut()
+simulates the loss of power. The disk does not answer any more, and the image gets what a real disk
+might have kept of the unflushed writes: all, none, the first ones, some of them, or any version of
+each block.
 
-A block of 4096 bytes is written whole or not at all, as physical sectors of that size are; the guest sees
-that size as the logical one too.  A killed QEMU alone would lose nothing: what it has written is in
-the host's page cache.
+A block of 4096 bytes is written whole or not at all, like a physical sector of that size; the guest
+sees that size as the logical one, too. To kill QEMU alone would lose nothing, because its writes are
+in the host's page cache.
 """
 
 import os
@@ -64,7 +65,7 @@ class Cache:
         self.forget()
 
     def write_through(self, offset, data):
-        """FUA: written to the image, and no earlier version of these blocks may come back."""
+        """Stores a write with FUA in the image. No earlier version of its blocks may come back."""
         blocks = range(offset // BLOCK, (offset + len(data)) // BLOCK)
         for block in blocks:
             self.newest.pop(block, None)
@@ -79,7 +80,7 @@ class Cache:
         self.log, self.newest = [], {}
 
     def cut(self, rng, how=None):
-        """Leaves in the image what remains. Returns how much was kept, and how many blocks lost their last version."""
+        """Stores what survives in the image. Returns what survived, and how many blocks lost their last version."""
         how = how or rng.choice(KEPT)
         kept = {}
         if how == "all":
@@ -106,11 +107,11 @@ class Cache:
 
 
 class Gone(Exception):
-    """The client's connection has ended, or the power is off."""
+    """The client has disconnected, or the power is off."""
 
 
 class VolatileDisk:
-    """A disk of `size` bytes in the file `image`, served at the Unix socket `path` to one client after the other."""
+    """Serves the file `image` as a disk at the Unix socket `path`, to one client after the other."""
 
     def __init__(self, image, path):
         self.file = os.open(image, os.O_RDWR | os.O_CLOEXEC)
@@ -128,7 +129,7 @@ class VolatileDisk:
         self.thread.start()
 
     def power_off(self):
-        """From now on no request of the client is executed or answered."""
+        """From now on the disk executes and answers no request."""
         with self.lock:
             self.powered = False
 
@@ -170,7 +171,7 @@ class VolatileDisk:
                 self.transmit(client, life)
             except (Gone, OSError):
                 pass
-            except Exception as error:  # the driver asks for it: a dead server looks like a slow disk
+            except Exception as error:  # `cuts' checks this: a dead server looks like a slow disk
                 self.trouble = error
             finally:
                 client.close()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An end under the control of a hostile peer, and the checks for any input: it exits by itself,
-in time, without a report of a sanitizer, with little memory, and nothing outside its target changed.
+"""A program meets a hostile peer. Whatever the peer sends, the program exits by itself and in time,
+without a report of a sanitizer, uses little memory, and changes nothing outside its target.
 """
 
 import hashlib
@@ -21,9 +21,9 @@ from peer import ASK, RDMA, SINK, SOURCE, SSH, U16, U32, data_record, end_record
 
 RDCP = program("rdcp")
 WATCHED = any(name in pathlib.Path(RDCP).read_bytes() for name in (b"__asan_init", b"__tsan_init"))
-# The memory that no process may exceed, whatever it receives: its pools here are far below a MiB.
+# No process may use more memory than this, whatever it receives. Its pools here are far below a MiB.
 MEMORY_MAX = (400 if WATCHED else 40) << 20
-# For processes that exit at once.
+# Seconds for what must happen at once.
 SOON = 10
 WRONG = ("AddressSanitizer", "LeakSanitizer", "ThreadSanitizer", "UndefinedBehaviorSanitizer",
          "runtime error:", "stack smashing", "Assertion")
@@ -32,7 +32,7 @@ WRONG = ("AddressSanitizer", "LeakSanitizer", "ThreadSanitizer", "UndefinedBehav
 # ---- the checks ------------------------------------------------------------------------
 
 def manifest(top, without):
-    """Everything below top, with its content, except one directory."""
+    """{path: metadata and content} of everything below top, except the directory `without'."""
     found = {}
     for directory, names, files in os.walk(top):
         if pathlib.Path(directory) == without:
@@ -93,8 +93,8 @@ class Arena:
 
     def env(self):
         more = "exitcode=99:quarantine_size_mb=8:detect_leaks=1"
-        had = os.environ.get("ASAN_OPTIONS")
-        return {"ASAN_OPTIONS": had + ":" + more if had else more}
+        given = os.environ.get("ASAN_OPTIONS")
+        return {"ASAN_OPTIONS": given + ":" + more if given else more}
 
     def end(self, role, **how):
         how.setdefault("cwd", self.top)
@@ -111,7 +111,7 @@ class Arena:
         return self.end(SOURCE, wants=wants, **how)
 
     def settle(self):
-        """After the test: the checks that hold for any input."""
+        """Checks, after the test, what holds for any input."""
         for session in self.sessions:
             session.close()
         self.memory.stop.set()
@@ -127,7 +127,7 @@ class Arena:
 
 
 def ends(e, *codes, within=SOON, verdict=True):
-    """The end exits by itself and in time, and reports the code with which it exits."""
+    """Checks that the end exits by itself and in time with one of codes, and that its VERDICT has the same code."""
     code = e.proc.wait(within)
     text = e.proc.errors()
     said = e.frames.verdict()
@@ -138,20 +138,20 @@ def ends(e, *codes, within=SOON, verdict=True):
 
 
 def fails(e, *codes, **how):
-    """As ends(), and the target is unchanged, with no file beside it."""
+    """As ends(). A VERDICT, if there is one, has a message."""
     said = ends(e, *codes, **how)
     assert said is None or said["text"], said
     return said
 
 
 def untouched(arena):
-    """Nothing but a temporary, which a lost session keeps."""
+    """Checks that the target has its old file, and nothing else but temporaries."""
     assert (arena.target / "f").read_bytes() == b"old"
     assert [p.name for p in arena.target.iterdir() if not p.name.startswith(".sluice.")] == ["f"]
 
 
 def all_credited(lane):
-    """An honest source sends END only then."""
+    """Waits for the credit of every block, as an honest source does before END."""
     lane.all_credited()
 
 
@@ -159,7 +159,7 @@ def all_credited(lane):
 
 
 def peaceful_sink(arena, data=b"good", **how):
-    """A complete honest session, up to where END could be sent."""
+    """An honest session up to the point where END may be sent."""
     e = arena.sink(**how).orders()
     lane = e.open()[0]
     lane.records(file_record(size=len(data)), data_record(data), end_record(data))
@@ -172,14 +172,14 @@ def open_source(arena, lanes=1, **how):
 
 
 def take_all(e, lane):
-    """All blocks of a source that sends small files on one lane; returns their records."""
+    """Takes the first block of a source, which has all its small files, and returns its records."""
     head, data = lane.take_block()
     lane.grant(head["number"] + 1)
     return wire.records(data)
 
 
 def serve(e, lane):
-    """As an honest sink, until END has arrived."""
+    """Acts as an honest sink until END arrives."""
     records = dict(take_all(e, lane))
     e.say_stored(records["FILE"]["id"])
     return records, e.frames.expect("END")
@@ -190,7 +190,8 @@ def spoiled(data, at):
 
 
 class Store(threading.Thread):
-    """An honest sink, except where a test changes it: receives blocks, answers and stores."""
+    """Acts as an honest sink in a thread: receives blocks, answers questions and reports files as stored. A test can
+    replace answer, or switch off store."""
 
     def __init__(self, e, lane, answer=None, store=True):
         super().__init__(daemon=True)
@@ -221,7 +222,7 @@ class Store(threading.Thread):
                 self.e.say_stored(values["id"])
 
     def until(self, kind, /, **wanted):
-        """The first record of this kind with these values."""
+        """Waits for the first record of this kind with these values."""
         def found():
             return [v for n, v in self.records
                     if n == kind and all(v[k] == x for k, x in wanted.items())]
@@ -230,7 +231,7 @@ class Store(threading.Thread):
             return found()[0]
 
 
-# HELLOs that are refused, with the code.
+# HELLOs that an end refuses, with its exit code.
 HELLOS = {
     "version-0": (dict(version=0), 2), "version-1": (dict(version=1), 2),
     "version-99": (dict(version=99), 2), "version-65535": (dict(version=U16), 2),
@@ -255,7 +256,7 @@ FAR_END = str(ROOT / "tests" / "hostile" / "far_end.py")
 
 def rdcp(arena, scenario, *args, timeout=15, env=None, sources=("far:dir/f",), target=None,
          **how):
-    """An rdcp that copies files from a hostile host, or to it."""
+    """Runs rdcp with a hostile far end, from which or to which it copies."""
     argv = [RDCP, "--transport=tcp", "--timeout=2", "--connect-timeout=2", "--lanes=1", "--rsh",
             "%s %s %s" % (sys.executable, FAR_END, scenario), *args, *sources,
             str(target or arena.target / "f")]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ports of an rdrecv and of an end: hostile callers at both."""
+"""Hostile callers at the ports of an rdrecv and of an end."""
 
 import os
 import resource
@@ -43,16 +43,16 @@ def shown_out(sock, timeout=15):
 
 
 def files_of(limit=4096):
-    """Limits the descriptors of this process."""
+    """Sets the limit of this process's descriptors."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(limit, hard), hard))
 
 
-# A hello of a lane, with a key that is not valid anywhere.
+# A hello of a lane, with a key that no session has.
 HELLO_TO_NOBODY = wire.lane_hello(wire.Key(bytes(32), bytes(32), bytes(32)),
                                   **{"from": SOURCE, "accepting": 0, "lane": 0, "epoch": 0,
                                      "depth": 12, "block_size": 256 << 10})
-# The bytes that callers send to the port of a lane, made from an honest hello.
+# The bytes that a caller sends to a lane's port, made from an honest hello.
 STRANGERS = {
     "garbage": lambda lane: os.urandom(4096), "zeros": lambda lane: bytes(64),
     "tls": lambda lane: b"\x16\3\1\0\xf0" + bytes(59), "http": lambda lane: b"GET / HTTP/1.1\r\n" * 4,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command lines of documents, run by shells on the two test hosts.
+"""Runs the command lines of documents in shells on the two test hosts.
 
-Each host has a folder of its own, in which its lines run and to which names on it are relative: a file is no copy of
-itself. Our programs are on the PATH, and stand-ins for what is not here (zfs, pg_dump, scp)."""
+Each host has a directory of its own, in which its commands run. The PATH has our programs, and scripts that replace
+zfs, pg_dump and scp."""
 
 import os
 import re
@@ -15,13 +15,13 @@ NAMES = {NEAR: ("host1", "a1"), FAR: ("host", "host2", "storage2", "backup", "fa
 
 
 def readme():
-    """Each block of lines under "Use it"."""
+    """The blocks of command lines under "Use it"."""
     text = (ROOT / "README.md").read_text().split("\n## Use it\n")[1].split("\n## ")[0]
     return [block.split("\n") for block in re.findall(r"(?:^ {4}.*\n?)+", text, re.M)]
 
 
 def manual(page):
-    """Each block of lines under EXAMPLES."""
+    """The blocks of command lines under EXAMPLES."""
     text = (ROOT / "man" / page).read_text().split("\n.SH EXAMPLES\n")[1].split("\n.SH ")[0]
     for escape, character in ((r"\(aq", "'"), (r"\-", "-"), (r"\e", "\\")):
         text = text.replace(escape, character)
@@ -29,7 +29,7 @@ def manual(page):
 
 
 def lines(blocks):
-    """Commands, without the prompts of hosts: one line each, or a receiver and its sender."""
+    """Yields each command without its prompt, in a list; a receiver comes in one list with its sender."""
     for block in blocks:
         block = [re.sub(r"^\w+\$ ", "", line.strip()) for line in block if line.strip()]
         while block:
@@ -74,7 +74,7 @@ class Shells:
         assert r.wait() == 0, "%s: %s" % (line, r.errors())
 
     def receive(self, line, port):
-        """On the far host; returns when it listens."""
+        """Starts a receiver on the far host, and returns when it listens."""
         r = self.start(FAR, self.fill(line, port).replace("rdrecv ", "rdrecv -v ", 1))
         r.expect("listening on")
         return r
@@ -84,9 +84,9 @@ class Shells:
 
     @staticmethod
     def fill(line, port):
-        """Replaces the port and the host of the document by those of the test."""
+        """Replaces the port and the host of the document with those of the test."""
         return re.sub(r"\b(HOST|host[23])(?= )", FAR.address, re.sub(r"\b(12345|7000)(?= )", str(port), line))
 
     def copy_key(self, name):
-        """To the far host, as the text above an example describes."""
+        """Copies a key to the far host, as the text above the example says."""
         shutil.copy(self.homes[NEAR] / name, self.homes[FAR] / name)

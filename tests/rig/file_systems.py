@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File systems that a test mounts: of any type, or in FUSE. Where mounting is not permitted, the test is skipped."""
+"""Mounts file systems for a test, also by FUSE. Where mounting is not permitted, the test is skipped."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ EXT4 = ("mkfs.ext4", "-q", "-F")
 
 @contextlib.contextmanager
 def mounted(at, *words):
-    """Mounts by `mount WORDS AT' for the duration of a with statement."""
+    """Runs `mount WORDS AT', and unmounts at the end of the with statement."""
     at.mkdir(exist_ok=True)
     if USER:
         pytest.skip("may not mount")
@@ -33,7 +33,7 @@ def mounted(at, *words):
 
 @contextlib.contextmanager
 def mounted_image(image, size, at, make=EXT4):
-    """Mounts a new file system in a sparse file; MAKE is the command that makes it."""
+    """Mounts a new file system in a sparse file. make: the command that makes it."""
     if not shutil.which(make[0]):
         pytest.skip("no " + make[0])
     with open(image, "wb") as f:
@@ -44,7 +44,7 @@ def mounted_image(image, size, at, make=EXT4):
 
 
 class Fuse:
-    """Mounts a file system of SCRIPT (in tests/rig): TMP_PATH/NAME (top) shows the files of TMP_PATH/below (below)."""
+    """Mounts the file system of a script in tests/rig. It shows the files of tmp_path/below at tmp_path/NAME (top)."""
 
     def __init__(self, script, tmp_path, name, *words):
         self.below, self.top = tmp_path / "below", tmp_path / name

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real file system that knows no case: DIR again at MOUNTPOINT, by way of FUSE.
+"""A case-insensitive file system by FUSE: shows DIR at MOUNTPOINT.
 
     folding_fs.py DIR MOUNTPOINT
 
-A name that is there in another case is that one, as on ext4 with casefold; what is new keeps the case
-that it was made with."""
+As on ext4 with casefold, a name leads to an entry whose name differs only in case. A new entry keeps
+the case of its name."""
 
 import os
 import sys

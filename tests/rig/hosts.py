@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two hosts for the tests, and programs on them.
 
-What stands for two hosts depends on SLUICE_TRANSPORT: for tcp both are this machine on
-loopback; for rxe two addresses of this machine (soft-RoCE knows one network namespace); for
-siw two network namespaces; for sim this machine on loopback, with the simulated adapter that
-SLUICE_SIM names (tests/simverbs/personalities); for device whatever SLUICE_TEST_NEAR and
-SLUICE_TEST_FAR say (an address each; both on this machine).
+SLUICE_TRANSPORT selects what the two hosts are: with tcp, this machine on loopback; with rxe, two
+addresses of this machine (soft-RoCE works in one network namespace only); with siw, two network
+namespaces; with sim, this machine on loopback, with the simulated adapter SLUICE_SIM
+(tests/simverbs/personalities); with device, two addresses of this machine, SLUICE_TEST_NEAR and
+SLUICE_TEST_FAR.
 """
 
 import atexit
@@ -24,25 +24,25 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BIN = pathlib.Path(os.environ.get("SLUICE_TEST_BIN", ROOT / "build" / "faults")) / "src"
-# The stand-in for ssh.
+# Replaces ssh.
 RSH = ROOT / "tests" / "rig" / "rsh"
 TRANSPORT = os.environ.get("SLUICE_TRANSPORT", "tcp")
 SIM = os.environ.get("SLUICE_SIM", "connectx-roce") if TRANSPORT == "sim" else ""
 RDMA = TRANSPORT != "tcp"
-# The adapter has neither immediates nor acknowledgements.
+# An iWARP adapter has neither immediates nor acknowledgements.
 IWARP = TRANSPORT == "siw" or "iwarp" in SIM
 HAS_ADAPTER = bool(SIM) or os.path.isdir("/sys/class/infiniband") and bool(os.listdir("/sys/class/infiniband"))
 USER = os.geteuid() != 0
 LAB = bool(os.environ.get("SLUICE_LAB"))
-# A typed key is stretched, which takes seconds on an emulated CPU; a generated one is not.
+# scrypt stretches a typed key, which takes seconds on an emulated CPU. A generated key needs no scrypt.
 KEY = "sluice-key-1:" + "5a" * 32 if LAB else "a test key"
 COUNT = int(os.environ.get("SLUICE_COUNT", "1"))
-# Promised deadlines are tripled inside the lab (emulated CPUs).
+# In the lab CPUs are emulated, so deadlines are three times as long.
 SLOW = 3 if LAB else 1
 
 
 class Host:
-    """A place to run programs: a name, an address to reach it by, and words that start a command there."""
+    """A host: its name, its addresses, and the words before a command that runs there."""
 
     def __init__(self, name, address, address6, prefix=()):
         self.name, self.address, self.address6 = name, address, address6
@@ -50,7 +50,7 @@ class Host:
 
 
 def simulated(**how):
-    """What the environment of a program needs so that it finds the adapter SIM, made as make_host() says."""
+    """The environment in which a program finds the simulated adapter SIM. how: the options of make_host()."""
     sys.path.insert(0, str(ROOT / "tests" / "simverbs"))
     from make_host import make_host
     top = tempfile.mkdtemp(prefix="simverbs-")
@@ -78,9 +78,9 @@ def _hosts():
 NEAR, FAR = _hosts()
 # The option that requires the transport of this run, so that no data uses another one.
 DEMAND = "--transport=rdma" if RDMA else "--transport=tcp"
-# The time to connect is 10 s; where CPUs are emulated it is tripled, too.
+# --connect-timeout is 10 s by default; in the lab it is three times as long, too.
 PATIENCE = ["--connect-timeout=30"] if LAB else []
-# The data operation of RDMA, for a run of all tests with it.
+# SLUICE_RDMA_OP runs all tests with one data operation.
 OP = ["--rdma-op=" + os.environ["SLUICE_RDMA_OP"]] if os.environ.get("SLUICE_RDMA_OP") else []
 
 
@@ -98,11 +98,11 @@ def environment(extra=None, home="/"):
 
 
 class Running:
-    """A started program; its stderr is collected so that it can be read while the program runs."""
+    """A started program. Threads collect its output, so that a test can read it while the program runs."""
 
     def __init__(self, argv, host=None, stdin=None, stdout=None, env=None, cwd=None, home="/",
                  preexec=None, become=()):
-        # become: words that run the program as another user, once it is on its host
+        # become: words that run the program as another user, after those of the host
         self.argv = (host.prefix if host else []) + [str(a) for a in (*become, *argv)]
         self.proc = subprocess.Popen(
             self.argv, stdin=subprocess.DEVNULL if stdin is None else stdin,
@@ -129,7 +129,7 @@ class Running:
         return self.err.decode("utf-8", "replace")
 
     def expect(self, text, timeout=15):
-        """Wait until stderr contains text; returns that line."""
+        """Waits until a line of stderr contains text, and returns that line."""
         end = time.monotonic() + timeout * SLOW
         while time.monotonic() < end:
             for line in self.errors().splitlines():
@@ -154,7 +154,7 @@ class Running:
         return code
 
     def whereabouts(self):
-        """The kernel function in which each of its threads waits."""
+        """All threads of the program, with the kernel function in which each waits."""
         lines = []
         for task in pathlib.Path("/proc/%d/task" % self.proc.pid).glob("*"):
             try:
@@ -170,7 +170,7 @@ class Running:
         self.proc.send_signal(signo)
 
     def group(self, signo):
-        """To the program and everything that it started."""
+        """Sends a signal to the program and all that it started."""
         try:
             os.killpg(self.proc.pid, signo)
         except ProcessLookupError:
@@ -182,7 +182,7 @@ class Running:
 
 
 class Bench:
-    """Starts programs on hosts and ends what is left of them when the test is over."""
+    """Starts programs on hosts, and kills those that still run after the test."""
 
     def __init__(self, tmp):
         self.tmp = pathlib.Path(tmp)
@@ -206,7 +206,7 @@ class Bench:
     # -- streams -----------------------------------------------------------------------
 
     def receive(self, *args, key=KEY, port=0, transport=DEMAND, host=FAR, **how):
-        """Start rdrecv; returns it with .port once it listens."""
+        """Starts rdrecv, and returns it with .port when it listens."""
         options = [a for a in args if str(a).startswith("-")]
         rest = [a for a in args if not str(a).startswith("-")]
         if "--" in args:
@@ -233,11 +233,11 @@ class Bench:
     # -- copies ------------------------------------------------------------------------
 
     def copy(self, *args, transport=DEMAND, timeout=60, wait=True, rsh=None, **how):
-        """rdcp on the near host, with the stand-in for ssh."""
+        """Runs rdcp on the near host, with tests/rig/rsh instead of ssh. With wait=False it returns at once."""
         argv = [program("rdcp"), transport, *PATIENCE, *OP, "--rsh", str(rsh or RSH),
                 "--rdcp-path", program("rdcp"), *args]
         if how.get("become") and TRANSPORT == "siw" and any(":" in str(a) for a in args):
-            pytest.skip("only root gets from one network namespace into the other")
+            pytest.skip("only root can enter the other network namespace")
         how.setdefault("host", NEAR)
         how.setdefault("home", self.tmp)
         how.setdefault("cwd", self.tmp)
@@ -245,14 +245,14 @@ class Bench:
 
 
 def as_nobody(memlock=None):
-    """Words that run a program as an unprivileged user, with this much lockable memory."""
+    """Words that run a program as an unprivileged user, with this limit of locked memory."""
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all",
              "--bounding-set=-all"]
     return (["prlimit", "--memlock=%d:%d" % (memlock, memlock)] if memlock else []) + words
 
 
 def open_up(directory):
-    """Let ordinary users enter."""
+    """Lets ordinary users write to directory."""
     for p in (directory, *list(directory.parents)[:3]):
         p.chmod(p.stat().st_mode | 0o755)
     directory.chmod(0o777)
@@ -269,7 +269,7 @@ def wait_until(what, timeout=10, step=0.01):
 
 
 def leftovers(directory):
-    """The names that a copy left behind."""
+    """The names of the temporaries and markers in directory."""
     return sorted(p.name for p in pathlib.Path(directory).iterdir()
                   if p.name.startswith(".sluice."))
 
@@ -282,5 +282,5 @@ def pattern(size, seed=1):
 
 
 def share(cases, few):
-    """Some of them, chosen by a fixed seed, or all in long runs."""
+    """A few of the cases, chosen by a fixed seed; in long runs all."""
     return cases if COUNT > 1 or len(cases) <= few else random.Random(10).sample(cases, few)

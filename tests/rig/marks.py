@@ -3,10 +3,10 @@
 
 @pytest.mark.needs(WHAT..., why=): the test is skipped where one of WHAT (NEEDS) is missing.
 @pytest.mark.may_skip(KIND, WHY, on=, cases=): the test, or a fixture of it, calls pytest.skip() itself.
-    KIND is a kind of machine (tests/skips), on the transport, cases what the ids of parameters are like.
+    KIND is a kind of machine (tests/skips). on: the transport; cases: a pattern of the parameters' ids.
 
 ./check accepts a skip only on a machine of a declared kind: tests/summary reads the property `may-skip' of the
-JUnit file. What is skipped without one of these markers fails there."""
+JUnit file. A skip without one of these markers fails there."""
 
 import fnmatch
 
@@ -14,7 +14,7 @@ import pytest
 
 from hosts import HAS_ADAPTER, LAB, TRANSPORT, USER
 
-# What a test can need: a check for it, and the kinds of machine that may lack it.
+# What a test can need: (whether it is here, the kinds of machine that may lack it).
 NEEDS = {
     "root": (not USER, ["user"]),
     "host": (not LAB, ["lab"]),
@@ -27,15 +27,15 @@ NEEDS = {
     "siw": (TRANSPORT == "siw", ["any"]),
     "sim": (TRANSPORT == "sim", ["any"]),
 }
-# SLUICE_TRANSPORT decides these: on a transport that the test does not need, no skip is declared.
+# SLUICE_TRANSPORT decides these: where the transport fits, no skip is declared.
 CHOSEN = {"kernel verbs", "verbs", "tcp", "rxe", "siw", "sim", "lab"}
 KINDS = {"any", "host", "lab", "rdma", "no-rdma", "root", "user"}
 
 
 def two_users(test):
     """Marks tests that run programs as another user, also between hosts (Bench.copy)."""
-    elsewhere = pytest.mark.may_skip("lab", "only root gets from one network namespace into the other; rxe runs it", on="siw")
-    return pytest.mark.needs("root", why="it takes root to be two users")(elsewhere(test))
+    elsewhere = pytest.mark.may_skip("lab", "only root can enter the other network namespace; rxe runs it", on="siw")
+    return pytest.mark.needs("root", why="only root can run programs as two users")(elsewhere(test))
 
 
 def case_of(item):
@@ -64,8 +64,8 @@ def apply_may_skip(item, kind, why, on=TRANSPORT, cases="*"):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "needs(what, ..., why): skipped, and declared so, where one of it is missing")
-    config.addinivalue_line("markers", "may_skip(kind, why, on, cases): declares skips that the test decides on itself")
+    config.addinivalue_line("markers", "needs(what, ..., why): skipped, and declared, where one of these is missing")
+    config.addinivalue_line("markers", "may_skip(kind, why, on, cases): declares skips that the test decides itself")
 
 
 def pytest_collection_modifyitems(items):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real file system that is slow: DIR again at MOUNTPOINT, by way of FUSE.
+"""A slow file system by FUSE: shows DIR at MOUNTPOINT.
 
-    slow_fs.py DIR MOUNTPOINT READ-RATE WRITE-RATE       bytes a second; 0: as fast as it can
+    slow_fs.py DIR MOUNTPOINT READ-RATE WRITE-RATE       bytes per second; 0: no limit
 
-One device: what it does it does one after the other, however many ask."""
+It simulates one device, which serves one request after the other."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ class SlowFs(fusepy.Operations):
         self.free_at = time.monotonic()
 
     def work(self, what, size):
-        """Sleeps until all earlier requests and this one are done."""
+        """Sleeps until the device has served all earlier requests and this one."""
         if not self.rates[what]:
             return
         with self.device:

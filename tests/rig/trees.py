@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared by the tests of whole trees: making and comparing trees, and reading reports."""
+"""Makes and compares trees, and parses reports of the programs."""
 
 import itertools
 import json
@@ -20,11 +20,11 @@ from generate import acl, fell, generate  # noqa: E402,F401
 # The prefixes of source and target names.
 WAYS = {"push": ("", "far:"), "pull": ("far:", ""), "remote": ("near:", "far:"), "local": ("", "")}
 FAR_AND_FAR = {"one far host": ("far:", "far:")}
-later = itertools.count(1)  # nanoseconds that are added
+later = itertools.count(1)  # nanoseconds that make() adds to times
 
 
 def ways(*names):
-    """The fixture `way': each of these, as the prefixes of source and target."""
+    """A fixture `way' with one case for each name: the prefixes of source and target."""
     @pytest.fixture(params=names)
     def way(request):
         return {**WAYS, **FAR_AND_FAR}[request.param]
@@ -32,7 +32,7 @@ def ways(*names):
 
 
 def seeds(few, many, lab=1, lab_many=3):
-    """The seeds that this run tries: always the same, so that a failure can be repeated."""
+    """The seeds that this run tries. They are always the same, so that a failure can be repeated."""
     return range(1, 1 + ((lab if COUNT == 1 else lab_many) if LAB else few if COUNT == 1 else many))
 
 
@@ -82,7 +82,7 @@ def equal(a, b, seed=None, **how):
 
 
 def stale(top):
-    """The leftovers of runs in a tree."""
+    """The temporaries and markers in a tree."""
     return [p for p in walk(os.fsencode(top)) if p.rsplit(b"/", 1)[-1].startswith(b".sluice.")]
 
 
@@ -106,7 +106,7 @@ def changes(run):
 
 
 def rsync(*args, ok=(0,), cwd=None, given=None):
-    """Runs rsync itself, which provides the expected result."""
+    """Runs rsync, which provides the expected result."""
     done = subprocess.run(["rsync", *map(os.fspath, args)], cwd=cwd, input=given, capture_output=True,
                           env={**os.environ, "LC_ALL": "C"})
     assert done.returncode in ok, done.stderr
@@ -120,5 +120,5 @@ def shape(top):
 
 
 def untouched(top):
-    """The values that change when a tree is touched in any way."""
+    """{path: (inode, ctime)}, which differs after any change of the tree."""
     return {p: (t.stat.st_ino, t.stat.st_ctime_ns) for p, t in walk(os.fsencode(top)).items()}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Leaks a descriptor and memory with each socket: preloaded into a program, it shows that `soak'
+ * Preloaded into a program, leaks a descriptor and memory with each socket. It shows that `soak'
  * detects leaks.
  */
 

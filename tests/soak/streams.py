@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sessions that last as long as the soak, whose lanes break repeatedly."""
+"""Streams that last as long as the soak. Their lanes break repeatedly."""
 
 import json
 import os
@@ -17,12 +17,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def flow(words):
-    """produce STOP RESULT: random bytes, in pieces of any length, until the file STOP is there.  consume FILE RESULT:
-    read to the end.  RESULT gets length and checksum."""
+    """produce STOP RESULT: writes random bytes, in pieces of any length, until the file STOP exists. consume FILE
+    RESULT: reads FILE to its end. Both write length and checksum to RESULT."""
     length = crc = 0
     if words[0] == "produce":
         rng = random.Random(1)
-        # 200 KiB per second, so that blocks are sent often and the processor is left to other jobs.
+        # At 200 KB/s blocks are sent often, and the other jobs still get processor time.
         while not os.path.exists(words[1]):
             data = rng.randbytes(rng.choice([1, 100, 4096, 30000, 70000]))
             os.write(1, data) if len(data) < 4096 else write_all(data)
@@ -47,7 +47,7 @@ def write_all(data):
 
 
 class Long:
-    """The common part of the streams."""
+    """What both streams have in common."""
 
     def __init__(self, place):
         self.place, self.mark = place, place.mark + "." + self.name
@@ -109,11 +109,11 @@ class Long:
         self.log.close()
         sent, got = read(self.at("sent")), read(self.at("got"))
         if not sent or sent != got:
-            yield "what was sent (%s) is not what came (%s)" % (sent.decode(), got.decode())
+            yield "sent %s, received %s (length, checksum)" % (sent.decode(), got.decode())
 
 
 class Stream(Long):
-    """rdsend to rdrecv, with a command at each end."""
+    """rdsend and rdrecv, each with a command."""
 
     name = "stream"
 

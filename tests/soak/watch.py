@@ -29,7 +29,7 @@ def marked(mark):
 
 
 def left_of(mark, seconds):
-    """Those that still exist after this many seconds."""
+    """The marked processes that still exist after this many seconds: [(pid, command line)]."""
     end = time.monotonic() + seconds
     while True:
         found = marked(mark)
@@ -61,7 +61,7 @@ def threads(pid):
 
 
 def memory(pid):
-    """Private memory: mapped files come and go with the page cache."""
+    """Private memory. Mapped files do not count, because they come and go with the page cache."""
     fields = read("/proc/%d/statm" % pid).split()
     return (int(fields[1]) - int(fields[2])) * PAGE if fields else 0
 
@@ -73,7 +73,7 @@ def processor(pid):
 
 
 def holdings(mark):
-    """The sum over the programs of this suite with that mark."""
+    """The resources of all Sluice programs with this mark, summed."""
     pids = [pid for pid, words in marked(mark).items()
             if os.path.basename(words.split(" ")[0]) in ("rdcp", "rdsend", "rdrecv")]
     return {"processes": len(pids), "descriptors": sum(map(descriptors, pids)), "threads": sum(map(threads, pids)),
@@ -86,14 +86,14 @@ def unix_sockets():
 
 
 def shared_memory():
-    """POSIX and System V; directories in /dev/shm belong to other tests."""
+    """The names of all POSIX and System V shared memory. Directories in /dev/shm belong to other tests."""
     with os.scandir("/dev/shm") as entries:
         posix = {e.name for e in entries if not e.is_dir(follow_symlinks=False)}
     return posix | {"System V segment " + line.split()[1].decode() for line in read("/proc/sysvipc/shm").splitlines()[1:]}
 
 
 class Cpu:
-    """Keeps all jobs together within their share of a core."""
+    """Keeps the processor time of all jobs together below a share of one core."""
 
     def __init__(self, share):
         self.share, self.began, self.before = share, time.monotonic(), self.total()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One job of the soak: a command with random options, faults and signals, and the checks of its result."""
+"""One job of the soak: a command with random options, faults and signals, and checks of its result."""
 
 import os
 import random
@@ -12,7 +12,7 @@ from watch import end_all, left_of, marked, read
 
 KEY = "sluice-key-1:" + "5a" * 32
 SLOWEST = 90  # seconds: a peer is declared dead after 15, and the machine is busy
-CODES = {0, 5, 10, 11, 12, 20, 23, 24, 30, 35, 41, 44}  # codes of rdcp(1) that these disturbances can cause
+CODES = {0, 5, 10, 11, 12, 20, 23, 24, 30, 35, 41, 44}  # the exit codes that faults and signals can cause
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL, signal.SIGKILL, signal.SIGSTOP)
 SIZES = (0, 1, 4096, 70001, 262144, 1 << 20, 3000017, 6 << 20)
 OPTIONS = ([], ["--inplace"], ["--fsync"], ["--verify"], ["--backup"], ["--delete"], ["--checksum"], ["--sparse"],
@@ -21,7 +21,7 @@ OPTIONS = ([], ["--inplace"], ["--fsync"], ["--verify"], ["--backup"], ["--delet
 
 
 class Place:
-    """The directory of the soak, and how programs are started there."""
+    """The directory of the soak, and the commands and the environment of its programs."""
 
     def __init__(self, top, build, root, mark):
         self.top, self.build, self.root, self.mark = top, os.path.abspath(build), root, mark
@@ -174,11 +174,11 @@ class Job:
         except ProcessLookupError:
             pass
 
-    def said(self):
+    def messages(self):
         return " | ".join(read(self.at("log%d" % n)).decode(errors="replace")[-400:].replace("\n", " / ") for n in (0, 1))
 
     def once(self, disturbed):
-        """Exit codes, and how the run violated its promises."""
+        """(exit codes, violations)"""
         wrong, codes = [], []
         programs = self.launch(disturbed)
         if disturbed and self.kill:
@@ -188,7 +188,7 @@ class Job:
             try:
                 codes.append(p.wait(max(end - time.monotonic(), 0.1)))
             except subprocess.TimeoutExpired:
-                wrong.append("%s does not end in %d s: %s" % (p.args[0], SLOWEST, self.said()))
+                wrong.append("%s does not end in %d s: %s" % (p.args[0], SLOWEST, self.messages()))
                 end_all(self.mark)
                 codes.append(p.wait())
         if self.plant == "process":
@@ -206,31 +206,31 @@ class Job:
         codes, wrong = self.once(True)
         self.counted += ["%s exit %d" % (self.kind, c) for c in codes]
         allowed = CODES | ({-int(self.kill)} if self.kill else set())
-        wrong += ["exit %d: %s" % (c, self.said()) for c in codes if c not in allowed]
+        wrong += ["exit %d: %s" % (c, self.messages()) for c in codes if c not in allowed]
         if self.kill is None and self.fault is None:
-            wrong += ["exit %d, undisturbed: %s" % (c, self.said()) for c in codes if c]
+            wrong += ["exit %d without a fault or a signal: %s" % (c, self.messages()) for c in codes if c]
         if self.plant == "content" and self.kind not in ("bench",):
             for name in os.listdir(self.at("to")):
                 if os.path.isfile(self.at("to", name)):
                     with open(self.at("to", name), "ab") as file:
                         file.write(b"!")
         if self.kind == "bench":
-            return wrong + self.look_after_bench()
-        wrong += self.look(any(codes))
+            return wrong + self.check_bench()
+        wrong += self.check_files(any(codes))
         if any(codes):
-            # The leftovers must not block the next run.
+            # The same command, run again, must complete the copy.
             codes, more = self.once(False)
             self.counted.append("runs again")
             wrong += more
-            wrong += ["exit %d, run again: %s" % (c, self.said()) for c in codes if c]
-            wrong += self.look(False) if not any(codes) else []
+            wrong += ["exit %d in the second run: %s" % (c, self.messages()) for c in codes if c]
+            wrong += self.check_files(False) if not any(codes) else []
         return wrong
 
-    def look_after_bench(self):
+    def check_bench(self):
         return ["rdbench left %s" % n for n in os.listdir(self.top) if n not in ("from", "to") and n[:3] not in ("log", "out")]
 
-    def look(self, failed):
-        """Failed files must be old or new, other files new."""
+    def check_files(self, failed):
+        """Yields a violation for each wrong file. After a failure a file may be old or new, else it must be new."""
         there = contents(self.at("to"))
         want = {"big": self.want["big"]} if self.kind == "stream" else self.want
         for path, content in there.items():
@@ -245,10 +245,10 @@ class Job:
                 if content != self.old.get(path[:-1]):
                     yield "%s is no backup" % path
             elif path not in self.old:
-                yield "%s was never asked for" % path
+                yield "%s is no file of the source" % path
         left = contents(self.at("from"))
         for path, content in want.items():
             if not failed and path not in there:
                 yield "%s is missing" % path
             if path not in left and there.get(path) != content:
-                yield "%s is neither here nor there" % path
+                yield "%s is removed, and not at the target" % path

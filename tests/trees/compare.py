@@ -1,11 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Tells how two trees differ: compare.py [--without WHAT,…] [--sockets] A B
+"""Prints how two trees differ: compare.py [--without WHAT,…] [--sockets] A B
 
-Every name both ways, type, size, content, mode, mtime to the nanosecond, owner, link target,
-device numbers, attributes, ACLs, sets of hard links, and holes: each cell of 256 KiB (aligned)
-that is a hole in A must be one in B.  Sockets in A are expected to be missing in B, unless
---sockets.  Exit status 1 and a line for each difference.  No path is longer than a name."""
+Compares names, types, sizes, contents, modes, mtimes to the nanosecond, owners, link targets, device
+numbers, attributes, ACLs, sets of hard links, and holes: each aligned cell of 256 KiB that is a hole
+in A must be one in B. Without --sockets, sockets of A must be missing in B. Prints a line for each
+difference, and then exits with 1. It passes only single names to the kernel, so paths may have any
+length."""
 
 import argparse
 import errno
@@ -21,7 +22,7 @@ KINDS = {stat.S_IFREG: "file", stat.S_IFDIR: "directory", stat.S_IFLNK: "symlink
          stat.S_IFSOCK: "socket", stat.S_IFCHR: "char", stat.S_IFBLK: "block"}
 ALL = ("type", "content", "mode", "mtime", "owner", "target", "rdev", "xattrs", "acls", "links", "holes")
 # These belong to the file system, not to the file, and cannot be copied.
-NOBODYS = ("trusted.overlay.", "lustre.", "security.selinux")
+FOREIGN = ("trusted.overlay.", "lustre.", "security.selinux")
 
 
 def shown(path):
@@ -31,7 +32,7 @@ def shown(path):
 
 
 def attributes(at):
-    """(ACLs, other attributes); at: a descriptor or path."""
+    """(ACLs, other attributes). at: a descriptor or path."""
     acls, others = {}, {}
     try:
         names = os.listxattr(at)
@@ -40,7 +41,7 @@ def attributes(at):
             raise
         names = []
     for name in names:
-        if not name.startswith(NOBODYS):
+        if not name.startswith(FOREIGN):
             (acls if name.startswith("system.posix_acl_") else others)[name] = os.getxattr(at, name)
     return acls, others
 
@@ -72,7 +73,7 @@ def holes(ranges, size):
 
 
 def digest(fd, size):
-    """The digest of the content, which does not depend on holes."""
+    """(digest of the content, holes). The digest does not depend on holes."""
     ranges = data_ranges(fd, size)
     sum_ = hashlib.blake2b(digest_size=16)
     zeros = bytes(READ)
@@ -125,7 +126,7 @@ def enter(name, dirfd):
 
 
 def walk(top):
-    """{path: Thing}; one directory is open at a time, and is left by "..": nothing may move it meanwhile."""
+    """{path: Thing}. One directory is open at a time and left by "..", so no directory may be moved meanwhile."""
     found, first = {b".": look(top, None)}, {}
     fd = enter(top, None)
     todo = [(b"", sorted(os.fsencode(n) for n in os.listdir(fd)))]
@@ -160,7 +161,7 @@ def inside(part, whole):
 
 
 def differ(a, b, what):
-    """The differences between two things of one type, in words."""
+    """Yields the differences between two entries of one type."""
     if "mode" in what and a.kind != "symlink" and stat.S_IMODE(a.stat.st_mode) != stat.S_IMODE(b.stat.st_mode):
         yield "mode %04o is %04o" % (stat.S_IMODE(a.stat.st_mode), stat.S_IMODE(b.stat.st_mode))
     if "mtime" in what and a.stat.st_mtime_ns != b.stat.st_mtime_ns:
@@ -187,7 +188,7 @@ def differ(a, b, what):
         if "holes" in what and a.stat.st_size == b.stat.st_size:
             if not inside(a.holes, b.holes):
                 yield "holes (in cells) %s are %s" % (a.holes[:9], b.holes[:9])
-            # Blocks can be allocated where a file system reports a hole.
+            # A file system may report a hole although its blocks are allocated.
             saved = sum(y - x for x, y in a.holes) * CELL
             if saved >= 4 << 20 and (b.stat.st_blocks - a.stat.st_blocks) * 512 > saved // 2:
                 yield "%d blocks are %d" % (a.stat.st_blocks, b.stat.st_blocks)
@@ -206,7 +207,7 @@ def compare(a, b, without=(), sockets=False, also=()):
         x, y = a.get(path), b.get(path)
         if x and x.kind == "socket" and not sockets:
             if y:
-                lines.append("%s: a socket, and there is a %s" % (shown(path), y.kind))
+                lines.append("%s: a socket is a %s" % (shown(path), y.kind))
         elif not y:
             lines.append("%s: %s is missing" % (shown(path), x.kind))
         elif not x:
@@ -216,7 +217,7 @@ def compare(a, b, without=(), sockets=False, also=()):
         else:
             lines += ["%s: %s" % (shown(path), d) for d in differ(x, y, what)]
             if "links" in what and x.kind != "directory":
-                # Two names belong to one set there exactly if they do here.
+                # Two names must be linked in B if, and only if, they are linked in A.
                 one, other = x.set or path, y.set or path
                 if sets.setdefault(("a", one), other) != other or sets.setdefault(("b", other), one) != one:
                     lines.append("%s: linked to %s is linked to %s" % (shown(path), shown(one), shown(other)))
@@ -224,7 +225,7 @@ def compare(a, b, without=(), sockets=False, also=()):
 
 
 def rsync_differs(a, b, *options):
-    """What rsync would still change to make b like a, for names that it can print."""
+    """What rsync would change to make b equal to a, except for paths that rsync cannot handle."""
     r = subprocess.run(["rsync", "-naiAXH", "--checksum", "--delete", "--modify-window=-1", "--exclude=/deep *",
                         "--exclude=a socket *", *options, "--", os.path.join(os.fsencode(a), b""),
                         os.path.join(os.fsencode(b), b"")],

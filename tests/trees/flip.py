@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Turns directories into symlinks and back, as fast as it can: flip.py SECONDS ASIDE PATH=TARGET…
 
-Each PATH is a directory that changes places (renameat2, RENAME_EXCHANGE: there is no moment
-without either) with a symlink to TARGET kept in the directory ASIDE, then back.  Whoever
-replaces the symlink by a directory finds it a symlink again.  "ready" is printed when it
-begins; in the end each PATH is a directory again, and the number of flips is printed."""
+Each PATH is a directory. It changes places with a symlink to TARGET in the directory ASIDE, and back
+(renameat2, RENAME_EXCHANGE, so PATH always exists). If a program replaces the symlink by a directory,
+the next flip makes it a symlink again. flip.py prints "ready" when it begins. At the end each PATH is
+a directory again, and flip.py prints the number of flips."""
 
 import ctypes
 import os
@@ -36,12 +36,12 @@ class Flipped:
         os.symlink(target, self.link)
 
     def flip(self):
-        """True if it is a directory again afterwards."""
+        """Returns True if PATH is a directory now, False if it is a symlink, None if nothing was exchanged."""
         if not exchange(self.path, self.link):
-            # A parent is elsewhere at this moment, or the path is missing.
+            # A parent is a symlink at this moment, or the path is missing.
             return None
         if is_link(self.link) is False and is_link(self.path) is False:
-            # A directory was put in place of the symlink.
+            # A program replaced the symlink by a directory.
             self.trash += 1
             os.rename(self.link, b"%s.%d" % (self.link, self.trash))
             os.symlink(self.target, self.link)
@@ -62,10 +62,10 @@ def main():
     flips = 0
     while time.monotonic() < end:
         for f in todo:
-            for _ in range(20):  # several flips of each in turn, during which the others rest
+            for _ in range(20):  # several flips of one PATH, while the others rest
                 if f.flip() is not None:
                     flips += 1
-            # Those below can be reached only through a directory.
+            # Paths below it can be reached only while it is a directory.
             for _ in range(4):
                 if is_link(f.path) is False:
                     break

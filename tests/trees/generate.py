@@ -1,12 +1,12 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a tree of all that a file system can hold, the same one for the same seed:
+"""Makes a tree of everything that a file system can hold. A seed always makes the same tree:
 generate.py [--files N] [--many] [--huge] SEED DIRECTORY
 
-N plain small files (120); --many: also a file of each mode and thousands of directories in each
-other; --huge: also a sparse file of 4 GiB and one byte.  What the caller or the file system
-can't have (devices and owners without root, attributes on some) is left out.  Every call is
-relative to a held directory, since part of the tree is deeper than PATH_MAX."""
+--files=N makes N plain small files (default: 120). --many also makes a file of each mode and
+thousands of nested directories, --huge a sparse file of 4 GiB and one byte. Leaves out what the user
+may not make or the file system does not have (devices, owners, attributes). Every call is relative to
+a held directory, because part of the tree is deeper than PATH_MAX."""
 
 import argparse
 import errno
@@ -18,8 +18,8 @@ import subprocess
 
 BLOCK = 256 << 10
 POOL = 1 << 20
-SOCKET = b"a socket "          # entries with such names are sockets, which are not copied
-DEEP = b"deep "                # below such names paths are longer than PATH_MAX
+SOCKET = b"a socket "          # names that begin so are sockets, which rdcp does not copy
+DEEP = b"deep "                # below names that begin so, paths are longer than PATH_MAX
 USER_OBJ, USER, GROUP_OBJ, GROUP, MASK, OTHER = 1, 2, 4, 8, 16, 32
 
 # Names that confuse shells, programs that print lines, and careless comparisons.
@@ -73,7 +73,7 @@ class Tree:
         return b"x" if raw in (b".", b"..") or raw.startswith((SOCKET, DEEP)) else raw
 
     def name(self, d, wanted=None):
-        """A name that is not taken yet."""
+        """A name that d does not have yet."""
         name = wanted or self.odd_name()
         while name in d.names:
             name = b"%s.%d" % (name[:240], self.random.randrange(10**6))
@@ -106,7 +106,7 @@ class Tree:
     # -- metadata, in an order in which no step undoes an earlier one -------------------------
 
     def attribute(self, at, name, value):
-        """at: a descriptor or path. Attributes that this file system does not accept are left out."""
+        """Sets an attribute, unless the file system refuses it. at: a descriptor or path."""
         try:
             os.setxattr(at, name, value, follow_symlinks=True)
         except OSError as e:
@@ -154,7 +154,7 @@ class Tree:
         os.utime(at, ns=(self.when(), self.when()), **how)
 
     def dress_node(self, d, name, link=False):
-        """For entries that can't be opened: symlinks have no mode."""
+        """Sets the metadata of an entry that can't be opened. Symlinks have no mode."""
         fd = os.open(name, os.O_PATH | os.O_NOFOLLOW, dir_fd=d.fd)
         at = "/proc/self/fd/%d" % fd
         if link:
@@ -369,7 +369,7 @@ class Tree:
 
 
 def generate(seed, top, files=120, many=False, huge=False):
-    """Into top, an empty directory, which is created if it is missing."""
+    """Makes a tree in top, an empty directory, which is created if it is missing."""
     os.makedirs(top, exist_ok=True)
     return Tree(top, seed, files, many, huge).grow()
 

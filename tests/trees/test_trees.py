@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The generator and the comparison of trees: every planted difference is found."""
+"""The comparison of trees finds every planted difference, and the generator makes every kind of entry."""
 
 import os
 import shutil
@@ -16,7 +16,7 @@ from compare import CELL, compare, rsync_differs, walk  # noqa: E402
 from generate import acl, fell, generate  # noqa: E402
 
 ROOT = os.geteuid() == 0
-root_only = pytest.mark.needs("root", why="owners, devices and some attributes are root's")
+root_only = pytest.mark.needs("root", why="only root can make devices and set owners and some attributes")
 ACL = acl([(1, 6, 0xffffffff), (2, 5, 8), (4, 4, 0xffffffff), (16, 5, 0xffffffff), (32, 4, 0xffffffff)])
 
 
@@ -39,7 +39,7 @@ def two(pair):
 
 
 def plain(top):
-    """Entries with known names, in which differences are planted."""
+    """Makes entries with known names, in which tests plant differences."""
     for kind in ("access", "default"):
         if "system.posix_acl_" + kind in os.listxattr(top):
             os.removexattr(top, "system.posix_acl_" + kind)
@@ -66,15 +66,15 @@ def plain(top):
     os.utime(top, ns=(5, 7))
 
 
-def kept(path, change):
-    """Changes the content, but none of the times."""
+def with_times_kept(path, change):
+    """Changes path, and restores its times."""
     s = os.lstat(path)
     change(path)
     os.utime(path, ns=(s.st_atime_ns, s.st_mtime_ns), follow_symlinks=False)
 
 
-def again(path, make):
-    """Replaces the entry; the times of the directory stay."""
+def replace(path, make):
+    """Replaces the entry, and restores the times of its directory."""
     up = os.path.dirname(path)
 
     def change(_):
@@ -84,7 +84,7 @@ def again(path, make):
             os.unlink(path)
         if make:
             make(path)
-    kept(up, change)
+    with_times_kept(up, change)
 
 
 def write(path, at, data):
@@ -102,7 +102,7 @@ def fill(path):
     write(path, CELL, bytes(CELL))
 
 
-def deepest(top, do):
+def in_deepest(top, do):
     """Calls do in a directory deeper than PATH_MAX."""
     fd = os.open(top + b"/deep names", os.O_RDONLY)
     while True:
@@ -131,53 +131,53 @@ def other_acl(path):
                                                              struct.pack("<HHI", 2, 4, 8)))
 
 
-def broken(path):
-    again(path, lambda p: shutil.copy2(p.replace(b"linked", b"file"), p))
+def break_link(path):
+    replace(path, lambda p: shutil.copy2(p.replace(b"linked", b"file"), p))
     os.setxattr(path, "system.posix_acl_access", ACL)
 
 
 PLANTED = {
-    # name: (the change in known/ of the copy, does rsync see it too)
-    "a file missing": (lambda k: again(k + b"other", None), True),
-    "a file too many": (lambda k: again(k + b"more", lambda p: open(p, "w").close()), True),
-    "an empty directory missing": (lambda k: again(k + b"empty", None), True),
-    "a directory too many": (lambda k: again(k + b"more", os.mkdir), True),
-    "a file that is a symlink": (lambda k: again(k + b"other", lambda p: os.symlink(b"file", p)), True),
-    "a fifo that is a file": (lambda k: again(k + b"fifo", lambda p: open(p, "w").close()), True),
-    "a byte more": (lambda k: kept(k + b"other", lambda p: write(p, 10, b"!")), True),
-    "a byte changed": (lambda k: kept(k + b"other", lambda p: write(p, 3, b"!")), True),
-    "a byte of a file with holes": (lambda k: kept(k + b"holes", lambda p: write(p, 5 * CELL, b"!")), True),
+    # name: (the change below known/ of the copy, whether rsync detects it too)
+    "a file missing": (lambda k: replace(k + b"other", None), True),
+    "a file too many": (lambda k: replace(k + b"more", lambda p: open(p, "w").close()), True),
+    "an empty directory missing": (lambda k: replace(k + b"empty", None), True),
+    "a directory too many": (lambda k: replace(k + b"more", os.mkdir), True),
+    "a file that is a symlink": (lambda k: replace(k + b"other", lambda p: os.symlink(b"file", p)), True),
+    "a fifo that is a file": (lambda k: replace(k + b"fifo", lambda p: open(p, "w").close()), True),
+    "a byte more": (lambda k: with_times_kept(k + b"other", lambda p: write(p, 10, b"!")), True),
+    "a byte changed": (lambda k: with_times_kept(k + b"other", lambda p: write(p, 3, b"!")), True),
+    "a byte of a file with holes": (lambda k: with_times_kept(k + b"holes", lambda p: write(p, 5 * CELL, b"!")), True),
     "a bit of a mode": (lambda k: os.chmod(k + b"other", 0o645), True),
     "set-uid": (lambda k: os.chmod(k + b"other", 0o4644), True),
     "a directory's mode": (lambda k: os.chmod(k + b"empty", 0o1755), True),
     "a nanosecond of a file": (lambda k: nudge(k + b"other"), True),
     "a nanosecond of a directory": (lambda k: nudge(k + b"empty"), True),
     "a nanosecond of a symlink": (lambda k: nudge(k + b"symlink", -1), True),
-    "a symlink's target": (lambda k: (again(k + b"symlink", lambda p: os.symlink(b"filf", p)),
+    "a symlink's target": (lambda k: (replace(k + b"symlink", lambda p: os.symlink(b"filf", p)),
                                       os.utime(k + b"symlink", ns=(5, 10**18 + 9), follow_symlinks=False)), True),
     "an owner": (lambda k: os.chown(k + b"other", 3, -1), True),
     "a group": (lambda k: os.chown(k + b"other", -1, 3), True),
     "a symlink's owner": (lambda k: os.lchown(k + b"symlink", 3, -1), True),
-    "a device's number": (lambda k: again(k + b"device", lambda p: os.mknod(p, stat.S_IFCHR | 0o600, os.makedev(1, 8))),
+    "a device's number": (lambda k: replace(k + b"device", lambda p: os.mknod(p, stat.S_IFCHR | 0o600, os.makedev(1, 8))),
                           True),
     "an attribute": (lambda k: os.setxattr(k + b"file", "user.word", b"valuf"), True),
     "an attribute missing": (lambda k: os.removexattr(k + b"file", "user.word"), True),
     "an attribute too many": (lambda k: os.setxattr(k + b"empty", "user.more", b""), True),
     "an ACL": (lambda k: other_acl(k + b"file"), True),
     "a default ACL missing": (lambda k: os.removexattr(k + b"empty", "system.posix_acl_default"), True),
-    "a hard link broken": (lambda k: broken(k + b"linked"), True),
-    "a hard link too many": (lambda k: kept(k, lambda p: (os.unlink(p + b"Case"), os.link(p + b"other", p + b"Case"))),
+    "a hard link broken": (lambda k: break_link(k + b"linked"), True),
+    "a hard link too many": (lambda k: with_times_kept(k, lambda p: (os.unlink(p + b"Case"), os.link(p + b"other", p + b"Case"))),
                              True),
-    "a hole filled": (lambda k: kept(k + b"holes", fill), False),
-    "all holes filled": (lambda k: kept(k + b"holes", lambda p: os.posix_fallocate(
+    "a hole filled": (lambda k: with_times_kept(k + b"holes", fill), False),
+    "all holes filled": (lambda k: with_times_kept(k + b"holes", lambda p: os.posix_fallocate(
         os.open(p, os.O_RDWR), 0, 24 * CELL)), False),
-    "another case": (lambda k: kept(k, lambda p: os.rename(p + b"Case", p + b"case")), True),
-    "another byte in a name": (lambda k: kept(k, lambda p: os.rename(p + b"\xff", p + b"\xfe")), True),
-    "content deeper than PATH_MAX": (lambda k: deepest(os.path.dirname(k[:-1]), deep_content), False),
-    "a mode deeper than PATH_MAX": (lambda k: deepest(os.path.dirname(k[:-1]), lambda fd: os.fchmod(fd, 0o1723)), False),
+    "another case": (lambda k: with_times_kept(k, lambda p: os.rename(p + b"Case", p + b"case")), True),
+    "another byte in a name": (lambda k: with_times_kept(k, lambda p: os.rename(p + b"\xff", p + b"\xfe")), True),
+    "content deeper than PATH_MAX": (lambda k: in_deepest(os.path.dirname(k[:-1]), deep_content), False),
+    "a mode deeper than PATH_MAX": (lambda k: in_deepest(os.path.dirname(k[:-1]), lambda fd: os.fchmod(fd, 0o1723)), False),
     "the top's mode": (lambda k: os.chmod(os.path.dirname(k[:-1]), 0o711), True),
     "the top's time": (lambda k: nudge(os.path.dirname(k[:-1])), True),
-    "a socket": (lambda k: again(k + b"a socket 1", lambda p: os.mknod(p, stat.S_IFSOCK | 0o600)), False),
+    "a socket": (lambda k: replace(k + b"a socket 1", lambda p: os.mknod(p, stat.S_IFSOCK | 0o600)), False),
 }
 ROOTS = ("an owner", "a group", "a symlink's owner", "a device's number")
 
@@ -198,7 +198,7 @@ def test_planted_difference_is_found(two, what):
 
 
 def test_holes_do_not_change_the_content(two):
-    """Scattered data, with the zeros in between once as holes and once as data."""
+    """The zeros between scattered data are holes in one tree and data in the other."""
     pieces = [(8192 * i, 4096) for i in range(40)] + [(CELL - 100, 200), (5 * CELL + 1, 2 * CELL)]
     for n, top in enumerate(two):
         with open(top + b"/known/scattered", "wb") as f:
@@ -225,7 +225,7 @@ def test_sockets_are_expected_to_be_missing(two):
 @root_only
 @pytest.mark.parametrize("seed", range(10, 13))
 def test_copy_made_by_rsync_is_equal(pair, seed):
-    """An independent check of equality, except names that rsync cannot take."""
+    """An independent check of equality, without the paths that rsync cannot handle."""
     a, b = pair
     generate(seed, a)
     fell(a + b"/deep names")
