@@ -2,7 +2,7 @@
 #ifndef FUZZ_EXPECT_H
 #define FUZZ_EXPECT_H
 
-/* What a fuzz target finds wrong ends it, whatever NDEBUG says. */
+/* Ends a fuzz target that found a defect, regardless of NDEBUG. */
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static inline void expect(bool ok)
 		abort();
 }
 
-/* The failure is one of these two. */
+/* The failure must have one of these two outcomes. */
 static inline void expect_failure(enum outcome a, enum outcome b)
 {
 	expect(failed()->code == a || failed()->code == b);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What two ends say to their conductor.  An input: a byte of what kind of session it is, a byte of
- * where the ends are, then pieces: a byte (which end, and how much of the bytes behind it is said
- * at once), u16 length, and the bytes.  What is not for the conductor must reach the other end as
- * it came.
+ * What two ends send to their conductor. An input: a byte that selects the kind of session, a byte
+ * that says where the ends are, then pieces: a byte (which end sends, and how many bytes at once),
+ * u16 length, and the bytes. Frames that are not for the conductor must reach the other end
+ * unchanged.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -30,7 +30,7 @@ enum { INPUT_MAX = 128 << 10 };
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-/* In place of cmd/conductor/detour.c's, which start ssh (-Wl,--wrap). */
+/* Replaces the function of cmd/conductor/detour.c, which starts ssh (-Wl,--wrap). */
 int __wrap_detour_open(const struct detour_way *w, struct detour **out);
 
 static int nowhere;
@@ -43,7 +43,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	signal(SIGPIPE, SIG_IGN);
 	nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
 	expect(nowhere >= 0);
-	/* Where lines go to: the conductor prints what ends say. */
+	/* The conductor prints what ends report; discard it. */
 	expect(dup2(nowhere, STDOUT_FILENO) >= 0);
 	log_setup("fuzz", LOG_ERROR);
 	options.program = RDCP;
@@ -72,7 +72,7 @@ static void link_begin(struct conductor *c, int i, const char *host, uint8_t whe
 	strcpy(l->child.what, "ssh far");
 }
 
-/* Bytes of one end, as far as they are taken. */
+/* Passes bytes of one end to the conductor, as many as it takes. */
 static void say(struct conductor *c, struct end_pipe *l, const uint8_t *bytes, size_t len)
 {
 	while (len > 0 && !conductor_is_finished(c, l)) {

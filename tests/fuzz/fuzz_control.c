@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A stream of frames as an end reads it, without its threads.  The first byte says in what
- * pieces it comes; however it is cut, the same frames must come of it.
+ * A stream of frames as an end reads it, without its threads. The first byte is the size of the
+ * pieces in which it arrives. The frames must not depend on that size.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What came of a stream: enough to tell one from another. */
+/* A summary of the decoded stream, to compare two runs. */
 struct heard {
 	unsigned frames, decoded;
 	uint64_t sum;
@@ -35,7 +35,7 @@ static void hear(struct heard *h, const struct frame *f)
 		abort();
 }
 
-/* Bytes that fit, at most piece of them; false when the stream was refused. */
+/* Feeds at most piece bytes; returns false if the stream was refused. */
 static bool feed(struct heard *h, const uint8_t **at, size_t *left, size_t piece)
 {
 	struct frame f;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a far host says over ssh before anything of it is known: greetings, text of a shell, what
- * its survey finds, the port of its lanes.  The first byte says who is called, the second and third
- * how ssh is started and ends, the rest is what it says.  No process is started.
+ * What a far host sends over ssh before it has authenticated: greetings, text of a shell, findings
+ * of its survey, the port of its lanes. The first byte selects the function under test, the second
+ * and third how ssh starts and ends; the rest is what the host sends. No process is started.
  */
 #include <fcntl.h>
 #include <stdint.h>
@@ -20,13 +20,13 @@ enum { INPUT_MAX = 64 << 10, TURNS = 8 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* What the child of this input says. */
+/* What the child of this input sends. */
 static const uint8_t *says;
 static size_t says_len;
 static uint8_t how;
 static int ends;
 
-/* In place of cmd/process/child.c's and cmd/conductor/far.c's (-Wl,--wrap). */
+/* These replace functions of cmd/process/child.c and cmd/conductor/far.c (-Wl,--wrap). */
 int __wrap_far_start(const struct options *o, const char *host, const char *verb,
 		     struct child *out);
 int __wrap_child_fork(int (*fn)(void *, int, int), void *ctx, const char *what, struct child *out);
@@ -42,7 +42,7 @@ static int start(struct child *out)
 	expect(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) == 0);
 	expect(send(fds[1], says, says_len, MSG_DONTWAIT) == (ssize_t)says_len);
 	shutdown(fds[1], SHUT_WR);
-	/* What it is told goes nowhere. */
+	/* Nothing reads what is written to the child. */
 	*out = (struct child){.in = fcntl(fds[0], F_DUPFD_CLOEXEC, 0), .out = fds[0], .go = fds[1]};
 	strcpy(out->what, "ssh far");
 	return 0;
@@ -54,7 +54,7 @@ int __wrap_far_start(const struct options *o, const char *host, const char *verb
 	return start(out);
 }
 
-/* A carrier of a lane has nothing to say. */
+/* The carrier of a lane sends nothing. */
 int __wrap_child_fork(int (*fn)(void *, int, int), void *ctx, const char *what, struct child *out)
 {
 	(void)fn, (void)ctx;
@@ -138,7 +138,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	if (size < 3 || size > INPUT_MAX)
 		return -1;
-	/* As waitpid(2) has it; some do not end. */
+	/* A status as of waitpid(2); -1: the child does not end. */
 	how = data[2];
 	ends = data[1] == 0x80 ? -1 : (how & BY_SIGNAL ? data[1] & 0x7f : data[1] << 8);
 	says = data + 3;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What lanes get from a peer.  The first byte chooses: one of head.h's decoders, whose results
- * must encode to the same bytes, or a whole lane on a socket pair that is fed the rest.  As no
- * fuzzer finds a hash, heads that are to get further are given their right check and hash.
+ * What lanes receive from a peer. The first byte selects a decoder of head.h, whose result must
+ * encode to the same bytes, or a whole lane on a socket pair, which receives the rest. A fuzzer
+ * does not find hashes, so the target can compute the check and the hash of heads.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -139,7 +139,7 @@ static void decode_refusal(const uint8_t *data, size_t size)
 
 /* ---- lanes ------------------------------------------------------------------------------- */
 
-/* A lane gets one wire, with all its peer will ever say in it already. */
+/* Gives a lane one wire, into which its peer has already written everything. */
 static int one_wire(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 {
 	int *fd = ctx;
@@ -191,8 +191,8 @@ static void feed_sink(const uint8_t *bytes, size_t len)
 	close_fd(fds[1]);
 }
 
-/* Blocks as the bytes say, at most: each whole head among them gets its check and, if its data
- * is there too, its hash. */
+/* Feeds blocks. Each whole head among them gets its check and, if its data is complete, its hash.
+ */
 static void feed_sink_checked(const uint8_t *data, size_t size)
 {
 	static uint8_t bytes[FEED_MAX];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Callers of whom nothing is known yet: what comes to a listener before a session has a peer, and
- * for a lane.  An input: a byte of what is listened for, then callers: a byte of what each is, a
- * u16 length, and what it says.  As no fuzzer finds a signature, hellos may be signed.
+ * Callers that have not authenticated: strangers at the listener of a session, and callers for a
+ * lane. An input: a byte that selects the listener, then callers: a byte with their kind, u16
+ * length, and what they send. A fuzzer does not find signatures, so the target can sign hellos.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -45,11 +45,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static const struct lane_key key = {.secret = {1}};
 static int waiting[CALLERS_MAX], mine[CALLERS_MAX], knock;
-static atomic_int waiting_count; /* the porter's thread takes them, too */
-static bool no_descriptor; /* for the next one */
+static atomic_int waiting_count; /* the porter's thread accepts callers, too */
+static bool no_descriptor; /* for the next caller */
 static rlim_t descriptors;
 
-/* In place of the C library's: those who wait are the input's. */
+/* Replaces the C library's function: accepts the callers of the input. */
 int accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
 {
 	struct sockaddr_in is = {.sin_family = AF_INET};
@@ -73,10 +73,10 @@ int accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
 	return waiting[--waiting_count];
 }
 
-/* In place of the verbs' (-Wl,--wrap): what a caller over RDMA says is decoded by then. */
+/* These replace functions of lane/verbs (-Wl,--wrap), which have decoded the caller's request. */
 struct verbs_caller {
 	struct lane_private says;
-	bool breaks; /* the listener, in its place */
+	bool breaks; /* no caller: the listener breaks */
 };
 static struct verbs_caller knocking[CALLERS_MAX];
 static unsigned knocking_count;
@@ -90,7 +90,7 @@ void __wrap_verbs_refuse(struct verbs_caller *c);
 void __wrap_verbs_unlisten(struct verbs_listener *v);
 
 int __wrap_getrlimit64(__rlimit_resource_t what, struct rlimit *to);
-/* Strangers may have half of them. */
+/* Sets how many descriptors there are; strangers may use half of them. */
 int __wrap_getrlimit64(__rlimit_resource_t what, struct rlimit *to)
 {
 	(void)what;
@@ -131,7 +131,7 @@ void __wrap_verbs_unlisten(struct verbs_listener *v)
 	(void)v;
 }
 
-/* What a caller says; a signed hello is one of these bytes with its right signature. */
+/* Composes what a caller sends. A signed hello has the bytes of the input and a valid signature. */
 static size_t compose(struct reader *in, uint8_t what, uint8_t *to, size_t room)
 {
 	size_t len = take_u16(in);
@@ -161,7 +161,7 @@ static void call_by_rdma(uint8_t what, const uint8_t *bytes, size_t len)
 	knocking_count++;
 }
 
-/* The caller's end; -1 for one that has none. */
+/* Makes a caller, and returns its end of the connection; -1 if it comes by RDMA. */
 static int call(struct reader *in)
 {
 	uint8_t what = take_u8(in), bytes[SIZE];
@@ -181,7 +181,7 @@ static int call(struct reader *in)
 	return fds[1];
 }
 
-/* A porter with a listener that only raises its hand. */
+/* A porter whose listener is a mere event; accept4() above provides the callers. */
 static struct porter *porter_at(int listener)
 {
 	struct porter *p;
@@ -194,7 +194,7 @@ static struct porter *porter_at(int listener)
 	return p;
 }
 
-/* Is there anything that the porter has not taken up yet? */
+/* Whether there are callers or bytes that the porter has not read yet. */
 static bool is_unheard(int count)
 {
 	int unread = 0, all = waiting_count + (knocked < knocking_count);
@@ -213,7 +213,7 @@ static void let_lanes_in(struct porter *p, int count)
 	struct caller c;
 
 	expect(porter_open_lanes(p, &terms) == 0);
-	/* Also on a busy machine. */
+	/* Wait for the porter, also on a busy machine. */
 	for (unsigned i = 0; i < HEARD_MS && is_unheard(count); i++)
 		poll(NULL, 0, 1);
 	for (unsigned lane = 0; lane < 2; lane++) {
@@ -259,7 +259,7 @@ static void listen_for(uint8_t what, struct reader *in)
 		close(waiting[--waiting_count]);
 }
 
-/* A hello that is verified is not yet for this lane. */
+/* A valid hello may still be for another lane. */
 static void hear(struct reader *in)
 {
 	static const struct lane_setup setup = {

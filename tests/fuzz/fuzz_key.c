@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Keys as text, from a descriptor, and in a file: the same text must come to the same key each
- * way.  The first byte says how the file lies there.
+ * Keys as text, from a descriptor, and in a file: each way the same text must give the same key.
+ * The first byte selects the type, mode and owner of the file.
  */
 #include <fcntl.h>
 #include <openssl/core_names.h>
@@ -34,7 +34,7 @@ static char dir[] = "/dev/shm/fuzz-key-XXXXXX";
 static char file[sizeof dir + 4];
 static int dir_fd;
 
-/* In place of OpenSSL's, which takes a tenth of a second and 32 MiB; a text with a bell fails. */
+/* Replaces scrypt of OpenSSL, which takes 0.1 s and 32 MiB. It fails for a text with a bell. */
 int EVP_KDF_derive(EVP_KDF_CTX *ctx, unsigned char *key, size_t len, const OSSL_PARAM params[])
 {
 	const OSSL_PARAM *text = OSSL_PARAM_locate_const(params, OSSL_KDF_PARAM_PASSWORD);
@@ -66,7 +66,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-/* 0 with a key, or -1 and why. */
+/* Reads a key from a descriptor: 0, or -1. */
 static int read_fd(const uint8_t *text, size_t len, struct psk *key)
 {
 	int fd = memfd_create("key", MFD_CLOEXEC), rc;
@@ -91,7 +91,7 @@ static int read_file(uint8_t how, const uint8_t *text, size_t len, struct psk *k
 	} else {
 		fd = open(file, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
 		expect(fd >= 0 && write(fd, text, len) == (ssize_t)len && fchmod(fd, mode) == 0);
-		/* Only root gives a file away. */
+		/* Only root can change the owner of a file. */
 		expect(!(how & OTHERS) || geteuid() != 0 || fchown(fd, 1, 1) == 0);
 		close(fd);
 	}
@@ -119,7 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	how = data[0];
 	len = size - 1;
 	memcpy(text, data + 1, len);
-	/* One end of a line is not of a key. */
+	/* One newline at the end does not belong to the key. */
 	if (len > 0 && (text[len - 1] == '\n' || text[len - 1] == '\r'))
 		return -1;
 	rc = psk_from_text((const char *)text, len, &key);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lists of names and patterns in files: a byte of what the list is, then its bytes.  It is read out
- * of a file, and in pieces from stdin; the same names must come both ways.
+ * Lists of names and patterns in files: a byte that selects the kind of list, then its bytes. The
+ * list is read from a file, and in pieces from stdin. Both ways must give the same names.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -32,7 +32,7 @@ static int take(void *ctx, const char *name)
 	expect(len > 0 && len < NAME_MAX_WIRE);
 	n->count++;
 	n->sum = n->sum * 31 + XXH3_64bits(name, len);
-	/* Whoever takes names may refuse one. */
+	/* The caller of name_list may refuse a name. */
 	return strcmp(name, "refused") == 0 ? fail_as(OUT_USAGE, "refused") : 0;
 }
 
@@ -50,7 +50,7 @@ static struct names read_all(const char *path, bool nul)
 	return n;
 }
 
-/* Stdin is a socket of packets, each of which is read for itself. */
+/* Reads the list from stdin, a socket of packets, so that each packet is one read. */
 static struct names read_pieces(const uint8_t *bytes, size_t len, size_t piece, bool nul)
 {
 	struct names n;
@@ -71,13 +71,13 @@ static struct names read_pieces(const uint8_t *bytes, size_t len, size_t piece, 
 	expect(dup2(fds[0], STDIN_FILENO) == STDIN_FILENO);
 	close(fds[0]);
 	n = read_all("-", nul);
-	/* What did not fit is not missed. */
+	/* If not all of it fit into the socket, the result does not count. */
 	if (len > 0)
 		n.rc = 1;
 	return n;
 }
 
-/* An option's own pattern is one without a line's end. */
+/* The pattern of an option has no newline. */
 static void read_rules(const char *text, const char *path, uint8_t kind)
 {
 	struct option_pattern rules[] = {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The first byte chooses the decoder: a message's type, or 0 for a block of records.  What
- * decodes must encode, decode again, and then be the same; what a HELLO says must be agreed on.
+ * The first byte selects the decoder: the type of a message, or 0 for a block of records. What
+ * decodes must encode again, to the same message. Both ends must agree on the terms of two HELLOs.
  */
 #include <string.h>
 #include "expect.h"
 #include "recode.h"
 #include "session/session_impl.h"
 
-/* A record that decodes is never longer encoded, so that a block fits where it came from. */
+/* The encoding of a decoded record is never longer, so a block fits again. */
 enum { ROOM = 1 << 20 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -17,7 +17,7 @@ static uint8_t once[ROOM], twice[ROOM], less[ROOM];
 static union any_message message;
 static struct record record;
 
-/* Into less room it is not encoded, and nothing lies behind that. */
+/* Checks that too little room is noticed, and that nothing is written behind it. */
 static void expect_no_room(uint8_t type, const uint8_t *bytes, size_t len)
 {
 	struct frame f = {.type = type, .len = (uint32_t)len, .body = bytes};
@@ -31,7 +31,7 @@ static void expect_no_room(uint8_t type, const uint8_t *bytes, size_t len)
 	expect((w.full || len == 0) && w.used <= room);
 }
 
-/* What both ends make of two HELLOs must be the same, and within what each of them said. */
+/* Both ends must compute the same terms from two HELLOs, within the limits of both. */
 static void agree(const struct msg_hello *peer, enum transport want, uint64_t lockable)
 {
 	struct msg_hello mine = {.role = ROLE_SOURCE, .want = want, .lanes = 4, .depth = 8};
@@ -66,7 +66,7 @@ static void agree_all(const struct msg_hello *peer)
 	}
 }
 
-/* The length of what it encodes to, -1 when it does not decode. */
+/* Decodes, encodes into *to, and returns the length; -1 if it does not decode. */
 static long decode(uint8_t type, const uint8_t *bytes, size_t len, uint8_t *to)
 {
 	struct frame f = {.type = type, .len = (uint32_t)len, .body = bytes};
@@ -83,7 +83,7 @@ static long decode(uint8_t type, const uint8_t *bytes, size_t len, uint8_t *to)
 	return (long)w.used;
 }
 
-/* The names of a KEEP make the same list again. */
+/* Encoding the names of a KEEP again must give the same bytes. */
 static void keep_again(const struct record_keep *keep)
 {
 	struct reader names = keep->names;
@@ -95,7 +95,7 @@ static void keep_again(const struct record_keep *keep)
 	expect(w.used == keep->names.left && memcmp(twice, keep->names.at, w.used) == 0);
 }
 
-/* Bytes that are put in place make the same record. */
+/* A DATA record whose bytes are filled in later must be the same. */
 static void place_again(const struct record_data *data)
 {
 	struct writer w = writer_of(twice, sizeof twice), other = writer_of(less, sizeof less);

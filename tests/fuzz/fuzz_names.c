@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names: those of a peer that must answer what was asked for, our own among the user's, and what is
- * shown of any bytes.  An input is two names, with a NUL between.
+ * Names: does a peer's name match what was asked for, is it one of our own names, and how is it
+ * printed. An input is two names with a NUL between them.
  */
 #include <fcntl.h>
 #include <limits.h>
@@ -47,13 +47,13 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	for (size_t i = 0; i < ENTRIES - 1; i++)
 		expect(mkdir(entries[i], 0700) == 0);
 	expect(mknod(entries[ENTRIES - 1], S_IFREG | 0600, 0) == 0);
-	/* libFuzzer's own paths are from where it was started. */
+	/* The paths of libFuzzer are relative to the directory where it started. */
 	there = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
 	expect(there >= 0 && fchdir(here) == 0 && atexit(remove_dir) == 0);
 	return 0;
 }
 
-/* Printable, without what turns a terminal; what is cut is cut between characters. */
+/* Escaped text must be printable, without control characters, and cut between characters. */
 static void show(const char *bytes, size_t len)
 {
 	static char shown[SHOWN], again[SHOWN];
@@ -77,7 +77,7 @@ static void classify(const char *name)
 	expect(name_is_plain(name) && !name_is_pattern(name));
 }
 
-/* Names that are made are known again. */
+/* Each own name must be recognized. */
 static void make_own(const char *name, size_t len)
 {
 	uint64_t hash = 0;
@@ -104,7 +104,7 @@ static void answer(const char *name, const char *want)
 	expect(strlen(name_relative(want)) <= strlen(want));
 }
 
-/* A pattern must not look at the rest of this machine; glob(3) takes .* for the parent, too. */
+/* Whether a pattern stays below the directory; glob(3) takes .* for the parent, too. */
 static bool stays(const char *name)
 {
 	return *name && *name != '/' && *name != '.' && !strstr(name, "..") && !strstr(name, "/.");
@@ -134,7 +134,7 @@ static void find(char *name, char *other)
 	expect(fchdir(here) == 0);
 }
 
-/* What comes again and again is hidden, and counted. */
+/* Repeated lines must be hidden, and counted. */
 static void repeat(const char *line, char *lines)
 {
 	struct repeats r = {.of = {{.count = 0}}};

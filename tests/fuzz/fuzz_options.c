@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Command lines: a byte for the program, then words, each with a NUL at its end.  What an option
- * or operand holds is parsed as the programs do it: targets, modes, owners, ports.
+ * Command lines: a byte that selects the program, then words, each with a NUL at its end. The
+ * values of options and operands are parsed as in the programs: targets, modes, owners, ports.
  */
 #include <stdint.h>
 #include <string.h>
@@ -29,7 +29,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-/* ssh's command line, of which no word may be an option that a host's name is taken for. */
+/* Builds the command line of ssh for a host. */
 static void use_host(const struct options *o, const char *host)
 {
 	struct far_command far;
@@ -97,7 +97,7 @@ static void expect_ranges(const struct options *o)
 	expect(!o->command || *o->command);
 }
 
-/* What follows from several options. */
+/* Checks the rules that follow from several options. */
 static void expect_rules(const struct options *o)
 {
 	const struct rules r = options_rules(o);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an end is told to do: a stream of frames from its conductor, START to GO, over a channel in
- * packets of a size that the first byte says.  What comes of it must lie within the bounds that
- * the copy relies on.
+ * The orders of an end: the frames from its conductor, START to GO, over a channel. The first byte
+ * is the size of the packets. The result must lie within the bounds that the copy relies on.
  */
 #include <signal.h>
 #include <stdint.h>
@@ -23,7 +22,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static struct framer framer;
 static struct orders orders;
 
-/* A channel that says these bytes; the other end in *peer. */
+/* Opens a channel that delivers these bytes; *peer is its other end. */
 static struct channel *channel_saying(const uint8_t *bytes, size_t len, size_t piece, int *peer)
 {
 	struct channel *ch;
@@ -62,7 +61,7 @@ static void expect_bounds(const struct source_opts *from, const struct sink_opts
 		expect(failed()->code == OUT_USAGE);
 }
 
-/* What is read is taken: 1 with orders that are complete, else -1. */
+/* Reads the orders: 1 if they are complete, or -1. */
 static int take_orders(struct channel *ch)
 {
 	struct frame f;
@@ -77,7 +76,7 @@ static int take_orders(struct channel *ch)
 	return rc;
 }
 
-/* What is said to a peer that reads nothing, or is gone. */
+/* Writes to a peer that reads nothing, and then to one that has closed. */
 static void answer(struct channel *ch, int peer)
 {
 	static const uint8_t body[FRAME_BODY_MAX + 1];

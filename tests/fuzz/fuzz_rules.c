@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rules, and the names that they are asked about.  An input is lines, of which the first letter
- * says what they are: + and - a pattern, > a path that is matched, = one that is listed, and
- * changes of modes behind an m.
+ * Patterns, listed names and --chmod. An input is lines. The first letter is the kind of a line: +
+ * or
+ * - a pattern, > a path to match, = a listed name, m changes of modes.
  */
 #include <stdint.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static void add_pattern(struct rules_under_test *r, bool include, const char *te
 		expect(failed()->code == OUT_USAGE);
 }
 
-/* The same is said twice, and of a path and what is above it. */
+/* Matches a path twice, with the same result. */
 static void match(struct rules_under_test *r, char *path)
 {
 	bool dir = filter_excludes(r->filter, path, true);
@@ -38,7 +38,7 @@ static void match(struct rules_under_test *r, char *path)
 	expect(!filter_excludes(NULL, path, dir));
 }
 
-/* A name that was listed is found by its components. */
+/* A listed name must be found by its components. */
 static void find_listed(const struct listed *l, char *name)
 {
 	const struct listed_node *n = listed_top(l);
@@ -57,11 +57,11 @@ static void add_listed(struct rules_under_test *r, char *name)
 {
 	if (listed_add(r->listed, name))
 		expect(failed()->code == OUT_USAGE);
-	else if (strlen(name) & 1) /* which seals it in between */
+	else if (strlen(name) & 1) /* find_listed() seals the list, and later names follow */
 		find_listed(r->listed, name);
 }
 
-/* Children ascend, and each is found. */
+/* Children must be in order, and each must be found. */
 static void walk_listed(const struct listed_node *dir)
 {
 	const struct listed_node *n;

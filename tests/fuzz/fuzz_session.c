@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A peer's whole stream of frames, after authentication, against a session: nothing that it
- * says may make the session crash, hang, or leave anything behind.
+ * A peer's whole stream of frames, after authentication, against a session. The session must not
+ * crash, hang, or leave anything behind.
  *
- * The first byte of an input says what kind of session it is, and whether a good HELLO comes
- * before the rest, which is the stream.  Nothing is ever connected to: an offer's addresses
- * are the input's.
+ * The first byte of an input selects the kind of session, and whether a valid HELLO comes before
+ * the rest, which is the stream. connect() is replaced, because the input contains the addresses.
  */
 
 #include <errno.h>
@@ -30,15 +29,15 @@ enum {
 	HAS_CONDUCTOR = 1 << 2,
 	WANT_SHIFT = 3, /* two bits of enum transport */
 	SAY_HELLO = 1 << 5,
-	IS_OVER = 1 << 6, /* the rest comes after the verdict */
+	IS_OVER = 1 << 6, /* the stream comes after the verdict */
 	STREAM_MAX = 128 << 10,
-	STAY_MS = 3, /* that the peer does before it hangs up */
-	READ_MS = 1000, /* at most until all is read */
+	STAY_MS = 3, /* until the peer hangs up */
+	READ_MS = 1000, /* limit for reading everything */
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* In place of the C library's. */
+/* Replaces the C library's function. */
 int connect(int fd, const struct sockaddr *to, socklen_t len)
 {
 	(void)fd;
@@ -108,13 +107,13 @@ static void use_session(struct session *s, int peer)
 		worker_join(&workers[i]);
 }
 
-/* All that fits: a session that reads nothing is not one. */
+/* Sends what fits into the socket. */
 static void say(int fd, const uint8_t *bytes, size_t len)
 {
 	(void)!send(fd, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
-/* All of it is read, also on a busy machine. */
+/* Waits until the session has read everything, also on a busy machine. */
 static void await_reader(int fd)
 {
 	int unread = 1;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A source's blocks against a sink, over real lanes: whatever records and extents they hold, in
- * whatever order on two lanes, the sink may not crash, hang, or leave anything behind.
+ * A source's blocks against a sink, over two real lanes. With any records and extents, in any
+ * order, the sink must not crash, hang, or leave anything behind.
  *
- * An input is a byte that says where and how the sink stores, two that say what END counts more
+ * An input is a byte that selects where and how the sink stores, two bytes that END counts more
  * than was sent, and blocks: a byte (lane, kind, and for extents the file), u16 length, for extents
  * u32 position, and the bytes.
  */
@@ -31,12 +31,12 @@ enum {
 	IN_PLACE = 1 << 2,
 	SPARSE = 1 << 3,
 	PRESERVE = 1 << 4,
-	TREE = 1 << 5, /* with all that is kept of one, and deletions */
+	TREE = 1 << 5, /* with all metadata, and deletions */
 	ASKS = 1 << 6,
 	INCOMPLETE = 1 << 7,
 	DEPTH = 16,
-	WINDOW = 8, /* that a source has within a host: more would wait for a credit */
-	STAY_MS = 2, /* that the peer does after its last word */
+	WINDOW = 8, /* blocks that a source may have in flight within a host */
+	STAY_MS = 2, /* until the peer hangs up */
 	INPUT_MAX = 64 << 10,
 };
 enum { ON_LANE_1 = 1 << 0, EXTENT = 1 << 1, FILE_SHIFT = 2 };
@@ -44,7 +44,7 @@ enum { ON_LANE_1 = 1 << 0, EXTENT = 1 << 1, FILE_SHIFT = 2 };
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* In memory, where a file of any size costs nothing. */
+/* In memory, where a sparse file of any size costs nothing. */
 static char dir[] = "/dev/shm/fuzz-sink-XXXXXX";
 static char file[sizeof dir + 2];
 static int null_fd;
@@ -67,8 +67,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-/* In place of the C library's: whatever opened a device of any number might do things to the
- * machine. */
+/* Replaces the C library's function: a device of any number could harm this machine. */
 int mknodat(int at, const char *name, mode_t mode, dev_t dev)
 {
 	(void)dev;
@@ -89,14 +88,14 @@ static int clear(const char *path, const struct stat *st, int type, struct FTW *
 	return 0;
 }
 
-/* Remove what the sink stored; a temporary of a session that was lost is kept by it. */
+/* Removes what the sink stored. The sink itself keeps temporaries of a lost session. */
 static void clear_target(void)
 {
 	if (nftw(dir, clear, 8, FTW_DEPTH | FTW_PHYS) != 0 || chmod(dir, 0700) < 0)
 		abort();
 }
 
-/* Something that may be in the way, or deleted. */
+/* Makes entries that may be in the way, or be deleted. */
 static void make_old(void)
 {
 	int at = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC), fd;
@@ -111,7 +110,7 @@ static void make_old(void)
 	close(at);
 }
 
-/* The first lane finds the way for all: a block of no records opens each. */
+/* Opens all lanes, each by an empty block of records. */
 static int open_lanes(struct rig_end *e)
 {
 	struct block *b;
@@ -123,7 +122,7 @@ static int open_lanes(struct rig_end *e)
 	return 0;
 }
 
-/* What an honest source would count. */
+/* The totals that an honest source would send. */
 struct counted {
 	struct msg_total total;
 	uint8_t types[256]; /* of files, by id */
@@ -160,7 +159,7 @@ static void count_records(struct counted *c, const uint8_t *bytes, size_t len)
 	}
 }
 
-/* The next block of the input, on its lane; false when there is none, or no room for it. */
+/* Sends the next block of the input. Returns false at the end, or if the window is full. */
 static bool play_block(struct rig_end *e, struct reader *in, unsigned played[static 2],
 		       struct counted *counted)
 {
@@ -176,7 +175,7 @@ static bool play_block(struct rig_end *e, struct reader *in, unsigned played[sta
 	if (len > in->left)
 		len = (uint16_t)in->left;
 	bytes = take_view(in, len);
-	/* Nobody waits for a credit, which may need what comes next. */
+	/* Do not wait for a credit, which may depend on a later block. */
 	if (++played[lane] > WINDOW || lane_get(session_lane(e->session, lane), &b) < 0)
 		return false;
 	memcpy(b->data, bytes, len);

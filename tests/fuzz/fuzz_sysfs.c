@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a kernel and its administrator tell: /sys, /proc and /etc/security.  An input is lines: "/"
- * and a path begins a file, a tab and a line is in it, a blank is text without a line's end, "@" a
- * path, a tab and a target is a symlink.  They are made below a directory in memory, from which no
- * link leads.
+ * What the kernel and the administrator provide: /sys, /proc and /etc/security. An input is lines:
+ * "/" and a path begin a file, a tab begins a line of it, a blank begins text without a newline,
+ * and "@", a path, a tab and a target are a symlink. The target makes them below a directory in
+ * memory, and no link that leads out of it.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -52,7 +52,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	return 0;
 }
 
-/* ---- in place of what would ask this host (-Wl,--wrap); files have 64 bit offsets -------------
+/* ---- replace calls that would ask this host (-Wl,--wrap); files have 64-bit offsets -----------
  */
 
 int __wrap_open64(const char *path, int flags, ...);
@@ -70,7 +70,7 @@ int __wrap_getrlimit64(__rlimit_resource_t what, struct rlimit *to);
 int __wrap_getpeername(int fd, struct sockaddr *at, socklen_t *len);
 int __wrap_getsockname(int fd, struct sockaddr *at, socklen_t *len);
 
-/* Absolute paths that are not below it already. */
+/* Prefixes paths in /proc and /sys with the directory. */
 static const char *below_top(const char *path, char to[static PATH_MAX])
 {
 	bool away = strncmp(path, "/proc/", 6) == 0 || strncmp(path, "/sys/", 5) == 0;
@@ -113,14 +113,14 @@ bool __wrap_verbs_behind(const union address *local)
 	return local->sa.sa_family == AF_INET;
 }
 
-/* One whose modules a tree can have. */
+/* A release whose modules an input can have. */
 int __wrap_uname(struct utsname *u)
 {
 	*u = (struct utsname){.release = "6.1.0"};
 	return 0;
 }
 
-/* Of locked memory. */
+/* The limit of locked memory. */
 int __wrap_getrlimit64(__rlimit_resource_t what, struct rlimit *to)
 {
 	(void)what;
@@ -155,7 +155,7 @@ int __wrap_getsockname(int fd, struct sockaddr *at, socklen_t *len)
 	return 0;
 }
 
-/* In place of the C library's: the same addresses on every host. */
+/* Replaces the C library's function: the same addresses on every host. */
 static struct {
 	struct ifaddrs of;
 	union address at, mask;
@@ -209,8 +209,8 @@ static int clear(const char *path, const struct stat *st, int type, struct FTW *
 	return 0;
 }
 
-/* The directory of a path, made if need be, and how deep it is; path is its last name then.  -1:
- * it is none that a tree may have. */
+/* Opens the directory of a path, and makes it if necessary. Sets *deep to its depth and *path to
+ * the last name. Returns -1 if the path is not allowed. */
 static int enter(char **path, unsigned *deep)
 {
 	int at = fcntl(top_fd, F_DUPFD_CLOEXEC, 0);
@@ -245,7 +245,7 @@ static int make_file(char *path)
 	return fd;
 }
 
-/* Upwards at most to the top, and then only down: none leads out, whatever others do. */
+/* Whether a link leads up to the top at most, and then only down, so that it never leads out. */
 static bool stays(const char *target, unsigned deep)
 {
 	for (; strncmp(target, "..", 2) == 0; target += 2 + (target[2] == '/'))
@@ -340,7 +340,7 @@ static void read_nodes(const char *sys)
 			expect(i >= 0 && CPU_COUNT(&some) > 0);
 }
 
-/* What is read where it is needed, without a top of its own. */
+/* Calls the readers that take no directory. */
 static void read_in_place(void)
 {
 	const struct offer_rules rules = {.only = ""};

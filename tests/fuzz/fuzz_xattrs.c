@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Extended attributes and ACLs, of a peer's records and of a file that anybody may have written.
- * An input: a byte of rules, a byte of how the file system is, a u32 of how many bytes of records
- * follow; and behind them what the file has: u8 ways of failing, u8 length of the name, the name,
- * u16 length of the value, the value.
+ * Extended attributes and ACLs, in a peer's records and in a file that any user may have written.
+ * An input: a byte of rules, a byte with the properties of the file system, a u32 length, and so
+ * many bytes of records; then the attributes of the file: u8 which calls fail, u8 length of the
+ * name, the name, u16 length of the value, the value.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -21,7 +21,7 @@ enum { OF_FILE = 64, INPUT_MAX = 160 << 10 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* ---- the file: in place of the C library's calls -------------------------------------------- */
+/* ---- the file: replaces calls of the C library ---------------------------------------------- */
 
 static struct {
 	uint8_t fails;
@@ -149,9 +149,9 @@ static void make_file(struct reader *in)
 	}
 }
 
-/* ---- what is done with them ------------------------------------------------------------------ */
+/* ---- the code under test --------------------------------------------------------------------- */
 
-/* An owner is told to each lane once, and has the same name each time. */
+/* An owner is announced once to each lane, always with the same name. */
 static void tell(bool group, uint32_t id)
 {
 	const char *first, *again;
@@ -161,7 +161,7 @@ static void tell(bool group, uint32_t id)
 	expect(owners_map(told, group, id, true) == id);
 }
 
-/* All pieces, and all owners that ACLs name; what is sent is taken. */
+/* Sends all pieces, which must be accepted again, and all owners that ACLs name. */
 static void send_all(const struct xattrs *x)
 {
 	struct xattrs *again = NULL;

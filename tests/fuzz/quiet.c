@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The beginning of targets that talk to a peer: one that hangs up is no signal, and warnings are
- * not printed. */
+/* Initializes targets with a peer: SIGPIPE is ignored, and warnings are not printed. */
 
 #include <signal.h>
 #include "base/log.h"
