@@ -165,6 +165,9 @@ int verbs_examine(struct verbs *v);
  * the peer's ACK timeout from ours then), or before the connection is accepted. An option that the
  * kernel does not have stays as it is. */
 void verbs_set_options(struct verbs *v);
+/* Sets the type of service (base/tos.h) of an id that will connect or listen. Returns 0, or -1 with
+ * errno. */
+int verbs_set_tos(struct rdma_cm_id *id, unsigned tos);
 /* How often the adapter sends again what is not acknowledged. */
 uint8_t verbs_retry_count(const struct verbs *v);
 

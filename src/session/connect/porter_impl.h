@@ -27,6 +27,7 @@ struct porter {
 	unsigned wanted_count, tcp_count, tcp_port;
 	struct verbs_listener *rdma[OFFER_MAX];
 	unsigned rdma_count, rdma_port;
+	unsigned tos;
 
 	struct strangers strangers;
 	bool admitted; /* a peer was admitted: others get an alert */
