@@ -126,7 +126,7 @@ def picture(path, lines):
         group = top.find("%sg[@class='%s']" % (SVG, axis))
         assert len(group.findall(SVG + "text")) >= 3
     words = [t.text for t in top.iter(SVG + "text")]
-    assert "block size" in words and any("per second" in w for w in words)
+    assert "block size" in words and any("rate in" in w for w in words)
     assert "4 KiB" in words and "4 MiB" in words
     x = [float(p.split(",")[0]) for p in drawn[0].get("points").split()]
     steps = [b - a for a, b in zip(x, x[1:])]

@@ -75,8 +75,8 @@ static bool is_stdout_writable(struct bench *b)
 	return false;
 }
 
-int bench_bytes(struct bench *b, enum bench_stage stage, const struct setting *s, uint64_t bytes,
-		struct point *out)
+int bench_measure(struct bench *b, enum bench_stage stage, const struct setting *s, uint64_t bytes,
+		  struct point *out)
 {
 	bool reads = stage == STAGE_SOURCE || stage == STAGE_END_TO_END;
 	bool writes = stage == STAGE_TARGET || stage == STAGE_END_TO_END;
@@ -130,7 +130,7 @@ static uint64_t choose_bytes(const struct bench *b, const struct setting *s, uin
 	uint64_t block = s->block_size ? s->block_size : 256 << 10;
 	uint64_t least = 4 * block * (s->lanes ? s->lanes : 1);
 	uint64_t warm = block * s->lanes * s->depth;
-	double bytes = b->guess * b->o->measure_ms / 1000;
+	double bytes = b->expected_rate * b->o->measure_ms / 1000;
 
 	/* The sink does not count the bytes that first fill the lanes, up to half of all. */
 	bytes += bytes < (double)warm ? bytes : (double)warm;
@@ -172,11 +172,11 @@ int bench_point(struct bench *b, enum bench_stage stage, const struct setting *s
 		if (bytes && next <= bytes)
 			break;
 		bytes = next;
-		while (bench_bytes(b, stage, s, bytes, out)) {
+		while (bench_measure(b, stage, s, bytes, out)) {
 			if (!may_retry(b))
 				return -1;
 		}
-		b->guess = point_rate(out);
+		b->expected_rate = point_rate(out);
 		if (out->ns >= wanted_ns / 2)
 			break;
 		/* The source has no more bytes. */

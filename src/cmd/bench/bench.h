@@ -61,7 +61,7 @@ struct bench {
 	uint64_t line_ms; /* when a line last reported them */
 	bool began; /* the first point has begun */
 	unsigned retries; /* of the current point */
-	double guess; /* bytes per second */
+	double expected_rate; /* of the next point, in bytes per second; 0: unknown */
 
 	struct series series[SERIES_MAX];
 	unsigned series_count;
@@ -77,13 +77,13 @@ struct bench {
 
 /* ---- bench.c ------------------------------------------------------------------------ */
 
-/* Measures for the user's seconds, starting at `guess' bytes per second; at most `most' bytes.
+/* Measures for the user's seconds, expecting b->expected_rate; at most `most' bytes.
  * Returns 0, or -1 with b->failure. */
 int bench_point(struct bench *b, enum bench_stage stage, const struct setting *s, uint64_t most,
 		struct point *out);
-/* The same, once, for a given number of bytes. */
-int bench_bytes(struct bench *b, enum bench_stage stage, const struct setting *s, uint64_t bytes,
-		struct point *out);
+/* Measures a given number of bytes, once. */
+int bench_measure(struct bench *b, enum bench_stage stage, const struct setting *s, uint64_t bytes,
+		  struct point *out);
 void bench_end(struct bench *b);
 
 static inline double point_rate(const struct point *p)

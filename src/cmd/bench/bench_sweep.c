@@ -106,7 +106,7 @@ static int measure_series(struct bench *b, struct series *s, const struct series
 	struct setting set = s->set;
 
 	if (before && before->count)
-		b->guess = point_rate(&before->points[0]);
+		b->expected_rate = point_rate(&before->points[0]);
 	for (unsigned i = 0; i < count; i++) {
 		struct point *p = &s->points[s->count];
 
@@ -169,7 +169,7 @@ static int measure_finalists(struct bench *b)
 	for (unsigned i = 0; i < count; i++) {
 		struct point *p = finalists[i], again;
 
-		b->guess = point_rate(p);
+		b->expected_rate = point_rate(p);
 		if (bench_point(b, STAGE_MEMORY, &p->set, UINT64_MAX, &again)) {
 			if (!may_skip_series(b, of[i]))
 				return -1;
@@ -243,7 +243,7 @@ static int measure_latency(struct bench *b, unsigned transport)
 
 	if (transport == TRANSPORT_RDMA)
 		set.op = b->o->rdma_op;
-	b->guess = 0;
+	b->expected_rate = 0;
 	if (bench_point(b, STAGE_MEMORY, &set, UINT64_MAX, p))
 		return -1;
 	b->latency_count++;
@@ -272,7 +272,7 @@ static int measure_stage(struct bench *b, enum bench_stage stage, uint64_t most)
 /* The rate of the disk is unknown, and a file created for it takes time too: start small. */
 static int measure_disk(struct bench *b, enum bench_stage stage)
 {
-	b->guess = DISK_FIRST * 1000.0 / b->o->measure_ms;
+	b->expected_rate = DISK_FIRST * 1000.0 / b->o->measure_ms;
 	return measure_stage(b, stage, UINT64_MAX);
 }
 
@@ -287,7 +287,7 @@ static int measure_end_to_end(struct bench *b)
 	/* scratch_target() left as much disk space free as the measurement of the target took. */
 	uint64_t most = 2 * target->bytes;
 
-	b->guess =
+	b->expected_rate =
 		min_double(min_double(point_rate(source), point_rate(target)), point_rate(b->best));
 	return measure_stage(b, STAGE_END_TO_END, most);
 }
@@ -298,7 +298,7 @@ static int measure_stages(struct bench *b)
 
 	if (b->o->measure_source && measure_disk(b, STAGE_SOURCE))
 		return -1;
-	b->guess = point_rate(b->best);
+	b->expected_rate = point_rate(b->best);
 	if (measure_stage(b, STAGE_NETWORK, UINT64_MAX))
 		return -1;
 	b->stages[STAGE_MEMORY] = *b->best;
@@ -307,7 +307,7 @@ static int measure_stages(struct bench *b)
 		return -1;
 	if (b->o->measure_source && b->o->measure_target && measure_end_to_end(b))
 		return -1;
-	b->guess = point_rate(b->best);
+	b->expected_rate = point_rate(b->best);
 	if (bench_point(b, STAGE_MEMORY, &none, UINT64_MAX, &b->by_itself))
 		return -1;
 	choose_advice(b);
@@ -319,9 +319,9 @@ static int try_disks(struct bench *b, const struct setting *s)
 {
 	struct point p;
 
-	if (b->o->measure_source && bench_bytes(b, STAGE_SOURCE, s, FIRST_BYTES, &p))
+	if (b->o->measure_source && bench_measure(b, STAGE_SOURCE, s, FIRST_BYTES, &p))
 		return -1;
-	return b->o->measure_target ? bench_bytes(b, STAGE_TARGET, s, FIRST_BYTES, &p) : 0;
+	return b->o->measure_target ? bench_measure(b, STAGE_TARGET, s, FIRST_BYTES, &p) : 0;
 }
 
 int bench_run(struct bench *b)
@@ -331,7 +331,7 @@ int bench_run(struct bench *b)
 
 	print_start(b);
 	/* The first session shows the transport, and warms up both hosts. */
-	if (bench_bytes(b, STAGE_MEMORY, &set, FIRST_BYTES, &first) || try_disks(b, &set))
+	if (bench_measure(b, STAGE_MEMORY, &set, FIRST_BYTES, &first) || try_disks(b, &set))
 		return -1;
 	if (b->o->want == TRANSPORT_AUTO && first.transport != TRANSPORT_RDMA && first.why[0])
 		log_info("RDMA is not measured: %s", first.why);

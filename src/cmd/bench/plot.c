@@ -134,8 +134,10 @@ static void draw_y_axis(const struct plot_scale *f, FILE *to)
 	}
 	fprintf(to,
 		"<text transform=\"translate(26 %d) rotate(-90)\" text-anchor=\"middle\" "
-		"font-size=\"14\">%s per second</text>\n</g>\n",
-		(TOP + BOTTOM) / 2, f->unit >= 1e9 ? "GB (10⁹ bytes)" : "MB (10⁶ bytes)");
+		"font-size=\"14\">%s</text>\n</g>\n",
+		(TOP + BOTTOM) / 2,
+		f->unit >= 1e9 ? "rate in GB/s (1 GB = 10⁹ bytes)"
+			       : "rate in MB/s (1 MB = 10⁶ bytes)");
 }
 
 static void size_label(uint32_t size, char *to, size_t room)

@@ -17,6 +17,7 @@
 #include "cmd/process/signals.h"
 #include "host/adapter.h"
 
+/* A ping (finding "ping") is one block of a page and its credit, on an ordinary lane. */
 enum {
 	PING_BLOCK = 4096,
 	PINGS_LEAST = 20,
@@ -124,9 +125,9 @@ static const char *label_of_transport(enum transport t)
 	return t == TRANSPORT_RDMA ? "rdma" : "tcp";
 }
 
-/* Sends blocks of one page, each after the credit of the one before. Returns the mean time in
- * nanoseconds, or 0 if it failed. */
-static uint64_t ping_blocks(struct lane_trial *r, enum transport t, uint64_t n)
+/* Sends n blocks, each after the credit of the one before. Returns the mean time in nanoseconds, or
+ * 0 if it failed. */
+static uint64_t time_pings(struct lane_trial *r, enum transport t, uint64_t n)
 {
 	struct trial_setting s = {
 		.want = t,
@@ -144,7 +145,7 @@ static uint64_t ping_blocks(struct lane_trial *r, enum transport t, uint64_t n)
 
 static int measure_ping(struct lane_trial *r, enum transport t)
 {
-	uint64_t n = PINGS_LEAST, ns = ping_blocks(r, t, n);
+	uint64_t n = PINGS_LEAST, ns = time_pings(r, t, n);
 
 	if (!ns)
 		return -1;
@@ -154,7 +155,7 @@ static int measure_ping(struct lane_trial *r, enum transport t)
 	if (ns * n < PING_MS * UINT64_C(1000000) / 4) {
 		n = PING_MS * UINT64_C(1000000) / ns;
 		n = n > PINGS_MOST ? PINGS_MOST : n;
-		ns = ping_blocks(r, t, n);
+		ns = time_pings(r, t, n);
 	}
 	if (!ns)
 		return -1;
@@ -226,8 +227,8 @@ static uint64_t measure_bandwidth(struct lane_trial *r, enum transport t)
 /* ---- failures ----------------------------------------------------------------------------------
  */
 
-/* rdcheck requests the transport, not the user, so leave out that it was requested. */
-static const char *skip_demand(const char *text)
+/* rdcheck requests the transport, not the user, so this leaves out that it was requested. */
+static const char *strip_demand(const char *text)
 {
 	static const char demand[] = "--transport=rdma is not possible: ";
 	size_t len = sizeof demand - 1;
@@ -246,7 +247,7 @@ static const char *format_host_prefix(const struct lane_trial *r, const char *te
 static void report_no_rdma(struct lane_trial *r)
 {
 	const struct failure *f = &r->rdma;
-	const char *text = skip_demand(f->text);
+	const char *text = strip_demand(f->text);
 	char whose[HOST_MAX + 4];
 	const char *remedy = "see the failures above";
 
