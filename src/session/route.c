@@ -83,7 +83,8 @@ static void report_choice(struct session *s, enum transport t, const char *why)
 				    : ": ",
 	       why);
 	if (t == TRANSPORT_TCP && !s->terms.same_host && reports)
-		log_warn("data is sent in the clear over TCP to %s", s->o.peer);
+		log_warn("data is sent in the clear over TCP to %s%s", s->o.peer,
+			 s->o.has_conductor ? " (rdcp --transport=ssh encrypts it)" : "");
 }
 
 int route_on_choice(struct session *s, const struct frame *f)

@@ -153,6 +153,7 @@ int porter_listen_rdma(struct porter *p, const union address *addr, unsigned lo,
 			       OFFER_MAX);
 	if (verbs_listen(addr, lo, hi, p->tos, port, &p->rdma[p->rdma_count]) < 0)
 		return -1;
+	p->rdma_at[p->rdma_count] = address_with_port(addr, *port);
 	if (p->rdma_count++ == 0)
 		p->rdma_port = *port;
 	return 0;

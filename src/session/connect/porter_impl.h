@@ -26,6 +26,7 @@ struct porter {
 	int tcp[LISTENERS_MAX];
 	unsigned wanted_count, tcp_count, tcp_port;
 	struct verbs_listener *rdma[OFFER_MAX];
+	union address rdma_at[OFFER_MAX]; /* where these listen */
 	unsigned rdma_count, rdma_port;
 	unsigned tos;
 

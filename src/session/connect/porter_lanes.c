@@ -192,15 +192,18 @@ static bool accept_verbs_callers(struct porter *p, struct verbs_listener *v)
 
 static void accept_all_verbs_callers(struct porter *p, const struct pollfd *set)
 {
+	char text[80];
+
 	for (unsigned i = 0; i < p->rdma_count;) {
 		if (!set[i].revents || accept_verbs_callers(p, p->rdma[i])) {
 			i++;
 			continue;
 		}
-		log_warn("no more RDMA connections are accepted on one address: %s",
-			 failed()->text);
+		log_warn("%s: no more RDMA connections are accepted: %s",
+			 address_text(&p->rdma_at[i], text, sizeof text), failed()->text);
 		verbs_unlisten(p->rdma[i]);
 		p->rdma[i] = p->rdma[--p->rdma_count];
+		p->rdma_at[i] = p->rdma_at[p->rdma_count];
 		return; /* the indices of set no longer match the listeners */
 	}
 }
@@ -216,7 +219,8 @@ static int poll_timeout(const struct porter *p)
 	return due ? clock_left(due) : -1;
 }
 
-static unsigned poll_lanes(struct porter *p, struct pollfd *set)
+/* The RDMA listeners come first, then the stop event. Returns the number of descriptors. */
+static unsigned fill_poll_set(struct porter *p, struct pollfd *set)
 {
 	unsigned n = 0;
 
@@ -237,7 +241,7 @@ static void *porter_run(void *arg)
 	struct porter *p = arg;
 
 	for (;;) {
-		unsigned n = poll_lanes(p, set), stop = p->rdma_count;
+		unsigned n = fill_poll_set(p, set), stop = p->rdma_count;
 
 		if (poll(set, n, poll_timeout(p)) < 0) {
 			if (errno == EINTR)

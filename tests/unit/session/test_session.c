@@ -432,6 +432,7 @@ static void test_dialed_address_serves_lanes_and_clear_text_is_reported(void **s
 	p.through_proxy = false;
 	p.ends[SOURCE].o.dialed = address_loopback(AF_INET, p.proxy.port);
 	snprintf(p.ends[SINK].o.address, HOST_MAX, "127.0.0.1");
+	p.ends[SOURCE].o.has_conductor = true; /* only rdcp can use ssh instead */
 	line_count = 0;
 	lines_written = 0;
 	log_to(gather_line);
@@ -444,8 +445,12 @@ static void test_dialed_address_serves_lanes_and_clear_text_is_reported(void **s
 	p.through_proxy = true;
 	assert_int_equal(transport_of(SOURCE, why), TRANSPORT_TCP);
 	assert_true(p.proxy.came >= 2);
-	assert_int_equal(lines_that_say("data is sent in the clear over TCP to far", LOG_WARN), 1);
+	assert_int_equal(lines_that_say("data is sent in the clear over TCP to far (rdcp "
+					"--transport=ssh encrypts it)",
+					LOG_WARN),
+			 1);
 	assert_int_equal(lines_that_say("data is sent in the clear over TCP to near", LOG_WARN), 1);
+	assert_int_equal(lines_that_say("--transport=ssh", LOG_WARN), 1);
 }
 
 static void test_no_clear_text_is_reported_on_one_host(void **state)
