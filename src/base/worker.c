@@ -30,11 +30,11 @@ static struct worker_slot slots[WORKERS_MAX];
 
 static atomic_int cancelled_by;
 
-/* Protects every worker's `ended'. pthread_clockjoin_np(3) would not need it, but the sanitizers do
- * not support that call. */
-static pthread_mutex_t end_lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t end_came;
-static pthread_once_t prepared = PTHREAD_ONCE_INIT;
+/* Protects every worker's `ended'; worker_ended is signalled when one is set.
+ * pthread_clockjoin_np(3) would not need it, but the sanitizers do not support that call. */
+static pthread_mutex_t ended_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t worker_ended;
+static pthread_once_t workers_once = PTHREAD_ONCE_INIT;
 
 struct thread_start {
 	struct worker *w;
@@ -55,7 +55,7 @@ static void init_workers(void)
 
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&end_came, &attr);
+	pthread_cond_init(&worker_ended, &attr);
 	pthread_condattr_destroy(&attr);
 	sigemptyset(&sa.sa_mask);
 	sigaction(SIGUSR2, &sa, NULL);
@@ -91,10 +91,10 @@ static void *run_worker(void *arg)
 	atomic_store(&s.slot->state, SLOT_LIVE);
 	result = s.w->run(s.w->arg);
 	release_slot(s.slot);
-	pthread_mutex_lock(&end_lock);
+	pthread_mutex_lock(&ended_lock);
 	s.w->ended = true;
-	pthread_cond_broadcast(&end_came);
-	pthread_mutex_unlock(&end_lock);
+	pthread_cond_broadcast(&worker_ended);
+	pthread_mutex_unlock(&ended_lock);
 	return result;
 }
 
@@ -125,7 +125,7 @@ int worker_start(struct worker *w, const char *name, void *(*run)(void *), void 
 	w->arg = arg;
 	if (!s)
 		return fail_as(OUT_MEMORY, "start thread %s: %m", name);
-	pthread_once(&prepared, init_workers);
+	pthread_once(&workers_once, init_workers);
 	s->w = w;
 	s->slot = take_slot();
 	snprintf(s->name, sizeof s->name, "%s", name);
@@ -168,11 +168,11 @@ bool worker_join_until(struct worker *w, unsigned long long deadline_ms)
 
 	if (!w->running)
 		return true;
-	pthread_mutex_lock(&end_lock);
-	while (!w->ended && pthread_cond_timedwait(&end_came, &end_lock, &until) == 0)
+	pthread_mutex_lock(&ended_lock);
+	while (!w->ended && pthread_cond_timedwait(&worker_ended, &ended_lock, &until) == 0)
 		;
 	ended = w->ended;
-	pthread_mutex_unlock(&end_lock);
+	pthread_mutex_unlock(&ended_lock);
 	if (ended)
 		worker_join(w);
 	return ended;

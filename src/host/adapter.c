@@ -171,13 +171,13 @@ static unsigned parse_numbered(const char *text, char *to, size_t size)
 /* "100 Gb/sec (4X EDR)" */
 static void read_rate(struct adapter *a)
 {
-	const char *in = strchr(a->rate_text, '(');
+	const char *paren = strchr(a->rate_text, '(');
 	double gbits = strtod(a->rate_text, NULL);
 
 	if (gbits > 0 && gbits < 1000000)
 		a->rate_mbits = (unsigned)(gbits * 1000 + 0.5);
-	if (in)
-		a->width = (unsigned)strtoul(in + 1, NULL, 10);
+	if (paren)
+		a->width = (unsigned)strtoul(paren + 1, NULL, 10);
 }
 
 /* Finds the driver and network device of a software adapter. Only rxe has a file `parent', which

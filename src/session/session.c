@@ -325,8 +325,8 @@ static int refuse_session(struct channel *ch, const struct session_opts *o)
 	return fail_again(&f);
 }
 
-int session_open(struct channel *ch, const void *before, size_t len, const struct session_opts *o,
-		 char host[static HOST_MAX], struct session **out)
+int session_open(struct channel *ch, const void *already_read, size_t len,
+		 const struct session_opts *o, char host[static HOST_MAX], struct session **out)
 {
 	struct control_handler handler = {
 		.on_frame = session_on_frame,
@@ -348,7 +348,7 @@ int session_open(struct channel *ch, const void *before, size_t len, const struc
 	handler.ctx = s;
 	handler.peer = s->o.peer;
 	if (options_complete(&s->o) < 0 || hello_make(s) < 0 ||
-	    control_start(ch, &handler, before, len, &s->control) < 0) {
+	    control_start(ch, &handler, already_read, len, &s->control) < 0) {
 		refuse_session(ch, &s->o);
 		goto fail;
 	}

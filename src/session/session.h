@@ -55,11 +55,11 @@ struct session_opts {
 	void *ctx;
 };
 
-/* Takes ch; before and len as in control_start(). Waits for the peer's HELLO. On failure it has
- * reported the failure to the peer and freed all; host is the peer's host name if the peer caused
- * the failure, else "". */
-int session_open(struct channel *ch, const void *before, size_t len, const struct session_opts *o,
-		 char host[static HOST_MAX], struct session **out);
+/* Takes ch; already_read and len as in control_start(). Waits for the peer's HELLO. On failure it
+ * has reported the failure to the peer and freed all; host is the peer's host name if the peer
+ * caused the failure, else "". */
+int session_open(struct channel *ch, const void *already_read, size_t len,
+		 const struct session_opts *o, char host[static HOST_MAX], struct session **out);
 
 /* Stops all threads and frees all. The lanes' threads must have been joined. s may be NULL. */
 void session_close(struct session *s);

@@ -69,7 +69,7 @@ static void show(const char *bytes, size_t len)
 
 static void classify(const char *name)
 {
-	enum own_name is = own_name_of(name);
+	enum own_name_kind is = own_name_kind(name);
 
 	if (is == NAME_OF_USER)
 		return;
@@ -85,10 +85,10 @@ static void make_own(const char *name, size_t len)
 
 	memcpy(&hash, name, len < sizeof hash ? len : sizeof hash);
 	own_name_hashed(hash, own);
-	expect(own_name_of(own) == NAME_HASHED);
+	expect(own_name_kind(own) == NAME_HASHED);
 	own_name_marker(hash, own);
-	expect(own_name_of(own) == NAME_MARKER);
-	expect(own_name_random(hash, own) == 0 && own_name_of(own) == NAME_RANDOM);
+	expect(own_name_kind(own) == NAME_MARKER);
+	expect(own_name_random(hash, own) == 0 && own_name_kind(own) == NAME_RANDOM);
 }
 
 static void answer(const char *name, const char *want)

@@ -22,6 +22,8 @@
 #include "cmd/conductor/detour.h"
 
 enum { TOKEN_SIZE = 16, KEEPER_REPLY = 2 + TOKEN_SIZE };
+/* The token of zeros, which makes `rdcp --lane-listen' a keeper. */
+extern const unsigned char keeper_request[TOKEN_SIZE];
 
 /* `rdcp --lane' and `rdcp --lane-listen'; both return exit codes. */
 int lane_command_run(void);

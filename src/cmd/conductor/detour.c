@@ -94,11 +94,9 @@ static int add_carrier(struct detour *d, int fd)
 
 static int start_keeper(struct detour *d)
 {
-	static const unsigned char zeros[TOKEN_SIZE];
-
 	if (far_start(d->way.o, d->way.from, "--lane-listen", &d->keeper))
 		return -1;
-	if (write_full(d->keeper.in, zeros, sizeof zeros))
+	if (write_full(d->keeper.in, keeper_request, sizeof keeper_request))
 		return fail_as(OUT_START, "%s: %m", d->keeper.what);
 	if (fcntl(d->keeper.out, F_SETFL, O_NONBLOCK) < 0)
 		return fail_as(OUT_START, "%s: %m", d->keeper.what);

@@ -274,9 +274,10 @@ static int take_connection(const unsigned char token[static TOKEN_SIZE])
 	return fd;
 }
 
+const unsigned char keeper_request[TOKEN_SIZE] = {0};
+
 int lane_command_listen(void)
 {
-	static const unsigned char zeros[TOKEN_SIZE];
 	unsigned char token[TOKEN_SIZE];
 	int fd, rc;
 
@@ -284,7 +285,7 @@ int lane_command_listen(void)
 	rc = read_conductor_bytes(token, sizeof token);
 	if (rc != OUT_DONE)
 		return rc;
-	if (memcmp(token, zeros, sizeof zeros) == 0)
+	if (memcmp(token, keeper_request, sizeof token) == 0)
 		return run_keeper() ? warn_lane_failed() : OUT_DONE;
 	fd = take_connection(token);
 	if (fd >= 0)

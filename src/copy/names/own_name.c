@@ -29,7 +29,7 @@ static bool skip_digits(const char **at, size_t count)
 	return true;
 }
 
-enum own_name own_name_of(const char *name)
+enum own_name_kind own_name_kind(const char *name)
 {
 	const char *at = name;
 

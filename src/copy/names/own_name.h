@@ -17,13 +17,13 @@
 
 enum { OWN_NAME_ROOM = 40 };
 
-enum own_name {
+enum own_name_kind {
 	NAME_OF_USER,
 	NAME_HASHED,
 	NAME_RANDOM,
 	NAME_MARKER,
 };
-enum own_name own_name_of(const char *name);
+enum own_name_kind own_name_kind(const char *name);
 
 void own_name_hashed(uint64_t hash, char to[static OWN_NAME_ROOM]);
 /* -1 with errno: the kernel has no random bytes. */

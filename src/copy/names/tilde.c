@@ -28,20 +28,19 @@ static const char *home_of(const char *user, char *room, size_t size)
 }
 
 /* Errors with which the databases of getpwnam(3) report that there is no such user. */
-static bool means_unknown(int err)
+static bool means_no_such_user(int err)
 {
 	return err == 0 || err == ENOENT || err == ESRCH || err == EBADF || err == EPERM;
 }
 
 static int fail_no_home(const char *path, const char *user)
 {
-	if (means_unknown(errno) && *user)
+	if (!means_no_such_user(errno))
+		return fail("look up the home directory of %s: %m", *user ? user : "this user");
+	if (*user)
 		return fail_as(OUT_NO_SOURCE, "%s: unknown user %s", path, user);
-	if (means_unknown(errno))
-		return fail_as(OUT_NO_SOURCE,
-			       "%s: HOME is not set, and uid %u has no home directory", path,
-			       (unsigned)geteuid());
-	return fail("look up the home directory of %s: %m", *user ? user : "this user");
+	return fail_as(OUT_NO_SOURCE, "%s: HOME is not set, and uid %u has no home directory", path,
+		       (unsigned)geteuid());
 }
 
 int tilde_expand(const char *path, char *to, size_t size)

@@ -223,7 +223,7 @@ void marker_name(const struct place *p, uint32_t want, const char *name,
 bool marker_is_in(const struct place *p, int fd, const char *marker);
 /* Makes the directory name with the marker in it.  Returns its descriptor; -1 with errno, EEXIST if
  * something has that name by now. */
-int marker_make_dir(struct place *p, int in, const char *name, const char *marker, mode_t mode);
+int marker_make_dir(struct place *p, int parent, const char *name, const char *marker, mode_t mode);
 
 /* ---- place_private.c ------------------------------------------------------------------- */
 

@@ -43,16 +43,16 @@ void marker_name(const struct place *p, uint32_t want, const char *name,
 {
 	const char *source = p->opts.wants ? p->opts.wants[want] : name;
 	const char *peer = p->opts.peer ? p->opts.peer : "";
-	char both[HOST_MAX + NAME_MAX_WIRE + 1];
+	char peer_and_source[HOST_MAX + NAME_MAX_WIRE + 1];
 	size_t len = strnlen(peer, HOST_MAX);
 	size_t more = trim_source(&source);
 
 	if (more > NAME_MAX_WIRE)
 		more = NAME_MAX_WIRE;
-	memcpy(both, peer, len);
-	both[len++] = '\0';
-	memcpy(both + len, source, more);
-	own_name_marker(XXH3_64bits(both, len + more), to);
+	memcpy(peer_and_source, peer, len);
+	peer_and_source[len++] = '\0';
+	memcpy(peer_and_source + len, source, more);
+	own_name_marker(XXH3_64bits(peer_and_source, len + more), to);
 }
 
 bool marker_is_in(const struct place *p, int fd, const char *marker)
@@ -75,13 +75,13 @@ static int create_marker(int fd, const char *marker)
 }
 
 /* Removes a directory that is not needed after all.  Returns 0 or an errno.  Preserves errno. */
-static int remove_marked_dir(int in, const char *as, const char *marker, int fd)
+static int remove_marked_dir(int parent, const char *name, const char *marker, int fd)
 {
 	int err = errno, ret;
 
 	if (fd >= 0)
 		unlinkat(fd, marker, 0);
-	ret = unlinkat(in, as, AT_REMOVEDIR) ? errno : 0;
+	ret = unlinkat(parent, name, AT_REMOVEDIR) ? errno : 0;
 	close_fd(fd);
 	errno = err;
 	return ret;
@@ -89,36 +89,36 @@ static int remove_marked_dir(int in, const char *as, const char *marker, int fd)
 
 /* Makes a directory with a random name and the marker in it.  Returns its descriptor; -1 with
  * errno. */
-static int make_temporary_dir(const struct place *p, int in, const char *marker, mode_t mode,
-			      char as[static OWN_NAME_ROOM])
+static int make_temporary_dir(const struct place *p, int parent, const char *marker, mode_t mode,
+			      char temporary[static OWN_NAME_ROOM])
 {
 	struct stat st;
 	int fd;
 
-	if (temporary_name(marker, p->uid, as) || mkdirat(in, as, mode))
+	if (temporary_name(marker, p->uid, temporary) || mkdirat(parent, temporary, mode))
 		return -1;
-	fd = dir_open(in, as, &st);
-	if (fd >= 0 && st.st_uid == p->uid && temporary_dir_lock(in, as, fd) == 0 &&
+	fd = dir_open(parent, temporary, &st);
+	if (fd >= 0 && st.st_uid == p->uid && temporary_dir_lock(parent, temporary, fd) == 0 &&
 	    create_marker(fd, marker) == 0)
 		return fd;
-	remove_marked_dir(in, as, marker, fd);
+	remove_marked_dir(parent, temporary, marker, fd);
 	return -1;
 }
 
 /* For a file system that does not rename directories. */
-static int make_marked_dir(const struct place *p, int in, const char *name, const char *marker,
+static int make_marked_dir(const struct place *p, int parent, const char *name, const char *marker,
 			   mode_t mode)
 {
 	struct stat st;
 	int fd, err;
 
-	if (mkdirat(in, name, mode))
+	if (mkdirat(parent, name, mode))
 		return -1;
-	fd = dir_open(in, name, &st);
+	fd = dir_open(parent, name, &st);
 	if (fd >= 0 && create_marker(fd, marker) == 0)
 		return fd;
 	/* A rerun would take a directory without a marker for one that existed before. */
-	err = remove_marked_dir(in, name, marker, fd);
+	err = remove_marked_dir(parent, name, marker, fd);
 	if (err && err != ENOENT)
 		log_warn("remove directory %s: %s; remove it before you run this command again",
 			 p->dst.shown, strerror(err));
@@ -130,25 +130,25 @@ static bool is_name_in_use(int err)
 	return err == EEXIST || err == ENOTEMPTY || err == ENOTDIR || err == EISDIR;
 }
 
-int marker_make_dir(struct place *p, int in, const char *name, const char *marker, mode_t mode)
+int marker_make_dir(struct place *p, int parent, const char *name, const char *marker, mode_t mode)
 {
-	char as[OWN_NAME_ROOM];
+	char temporary[OWN_NAME_ROOM];
 	bool resumable_left;
 	int fd;
 
 	/* A run that was killed between these steps may have left such a directory. */
-	temporaries_sweep(in, place_is_private(p, in), &resumable_left);
+	temporaries_sweep(parent, place_is_private(p, parent), &resumable_left);
 	for (int i = 0; i < TRIES; i++) {
-		fd = make_temporary_dir(p, in, marker, mode, as);
+		fd = make_temporary_dir(p, parent, marker, mode, temporary);
 		if (fd < 0)
 			continue;
-		if (renameat(in, as, in, name) == 0)
+		if (renameat(parent, temporary, parent, name) == 0)
 			return fd;
-		remove_marked_dir(in, as, marker, fd);
+		remove_marked_dir(parent, temporary, marker, fd);
 		if (is_name_in_use(errno)) {
 			errno = EEXIST;
 			return -1;
 		}
 	}
-	return make_marked_dir(p, in, name, marker, mode);
+	return make_marked_dir(p, parent, name, marker, mode);
 }

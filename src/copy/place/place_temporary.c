@@ -31,14 +31,14 @@ static uint64_t hash_user_name(const char *name, uid_t user)
 
 bool temporary_is(const char *name)
 {
-	enum own_name kind = own_name_of(name);
+	enum own_name_kind kind = own_name_kind(name);
 
 	return kind == NAME_HASHED || kind == NAME_RANDOM;
 }
 
 bool temporary_is_marker(const char *name)
 {
-	return own_name_of(name) == NAME_MARKER;
+	return own_name_kind(name) == NAME_MARKER;
 }
 
 int temporary_name(const char *name, uid_t user, char to[static OWN_NAME_ROOM])
@@ -275,7 +275,7 @@ static bool remove_lone_marker(int fd)
 	while (!more && (e = readdir(dir)) != NULL) {
 		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
 			continue;
-		more = *marker || own_name_of(e->d_name) != NAME_MARKER;
+		more = *marker || own_name_kind(e->d_name) != NAME_MARKER;
 		if (!more)
 			strcpy(marker, e->d_name);
 	}
@@ -340,7 +340,7 @@ void temporary_sweep(int dirfd, const char *name)
 		remove_stale_file(dirfd, name, &st);
 	else if (!S_ISDIR(st.st_mode))
 		unlinkat(dirfd, name, 0);
-	else if (own_name_of(name) == NAME_RANDOM)
+	else if (own_name_kind(name) == NAME_RANDOM)
 		remove_stale_dir(dirfd, name);
 }
 
@@ -374,7 +374,7 @@ void temporaries_sweep(int dirfd, bool is_private, bool *resumable_left)
 		return;
 	}
 	while ((e = readdir(dir)) != NULL) {
-		enum own_name kind = own_name_of(e->d_name);
+		enum own_name_kind kind = own_name_kind(e->d_name);
 
 		if (kind == NAME_RANDOM) {
 			temporary_sweep(dirfd, e->d_name);

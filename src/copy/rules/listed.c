@@ -14,17 +14,17 @@
 
 /*
  * While names are added, the children of a node are a hash table.  The first call of listed_top()
- * sorts all tables in place into arrays (sealed), which needs no memory and cannot fail.  A node
+ * sorts all tables in place into arrays, which needs no memory and cannot fail.  A node
  * with one child has a pointer to it instead of a table.
  */
 
 struct listed_node {
 	union {
 		struct listed_node *one; /* if room is 1 */
-		struct listed_node **table; /* of room entries, some of them NULL until sealed */
+		struct listed_node **table; /* of room entries, some of them NULL until sorted */
 	} child;
 	uint32_t count, room; /* room: 0, 1 or a power of two */
-	bool named, sealed; /* named: the list has this name itself */
+	bool named, sorted; /* named: the list has this name itself */
 	char name[];
 };
 
@@ -45,8 +45,8 @@ struct listed {
 	size_t bytes; /* of all chunks */
 	struct listed_node *top;
 	uint64_t seed; /* random, so that nobody can choose names that collide */
-	pthread_mutex_t sealing;
-	atomic_bool sealed;
+	pthread_mutex_t sort_lock;
+	atomic_bool sorted;
 };
 
 /* ---- nodes -------------------------------------------------------------------------- */
@@ -102,7 +102,7 @@ int listed_new(struct listed **out)
 	}
 	if (getrandom(&l->seed, sizeof l->seed, GRND_NONBLOCK) < 0)
 		l->seed = (uintptr_t)l;
-	pthread_mutex_init(&l->sealing, NULL);
+	pthread_mutex_init(&l->sort_lock, NULL);
 	*out = l;
 	return 0;
 }
@@ -130,7 +130,7 @@ void listed_free(struct listed *l)
 		l->chunks = c->next;
 		free(c);
 	}
-	pthread_mutex_destroy(&l->sealing);
+	pthread_mutex_destroy(&l->sort_lock);
 	free(l);
 }
 
@@ -155,7 +155,7 @@ static struct listed_node **table_at(const struct listed *l, struct listed_node 
 	}
 }
 
-/* Makes room for one more child.  Turns a sealed array into a table again. */
+/* Makes room for one more child.  Turns a sorted array into a table again. */
 static int table_grow(struct listed *l, struct listed_node *dir)
 {
 	uint32_t room = dir->room < FIRST_ROOM ? FIRST_ROOM : dir->room;
@@ -163,7 +163,7 @@ static int table_grow(struct listed *l, struct listed_node *dir)
 
 	while (room - room / 4 < dir->count + 1)
 		room *= 2;
-	if (room == dir->room && !dir->sealed)
+	if (room == dir->room && !dir->sorted)
 		return 0;
 	table = calloc(room, sizeof(struct listed_node *));
 	if (!table)
@@ -178,7 +178,7 @@ static int table_grow(struct listed *l, struct listed_node *dir)
 		free(dir->child.table);
 	dir->child.table = table;
 	dir->room = room;
-	dir->sealed = false;
+	dir->sorted = false;
 	return 0;
 }
 
@@ -226,7 +226,7 @@ int listed_add(struct listed *l, const char *name)
 		return fail_as(OUT_USAGE, "--files-from: name %s contains .., which is not allowed",
 			       name);
 	/* Even if adding fails half-way, some tables may have changed. */
-	l->sealed = false;
+	l->sorted = false;
 	for (const char *p = name, *end; n && *p; p = end + (*end != '\0')) {
 		end = strchrnul(p, '/');
 		if (end == p || (end - p == 1 && *p == '.'))
@@ -261,9 +261,9 @@ static void sort_children(struct listed_node *dir)
 		if (dir->child.table[i])
 			dir->child.table[count++] = dir->child.table[i];
 	memset(&dir->child.table[count], 0, (dir->room - count) * sizeof *dir->child.table);
-	if (!dir->sealed)
+	if (!dir->sorted)
 		qsort(dir->child.table, count, sizeof *dir->child.table, compare_nodes);
-	dir->sealed = true;
+	dir->sorted = true;
 	for (uint32_t i = 0; i < count; i++)
 		sort_children(dir->child.table[i]);
 }
@@ -272,12 +272,12 @@ const struct listed_node *listed_top(const struct listed *l)
 {
 	struct listed *mine = (struct listed *)(uintptr_t)l;
 
-	if (!mine->sealed) {
-		pthread_mutex_lock(&mine->sealing);
-		if (!mine->sealed)
+	if (!mine->sorted) {
+		pthread_mutex_lock(&mine->sort_lock);
+		if (!mine->sorted)
 			sort_children(mine->top);
-		mine->sealed = true;
-		pthread_mutex_unlock(&mine->sealing);
+		mine->sorted = true;
+		pthread_mutex_unlock(&mine->sort_lock);
 	}
 	return mine->top;
 }

@@ -220,7 +220,7 @@ static int scan_dent(struct walk *w, struct walk_frame *f, int fd, const struct 
 
 	if (e->name[0] == '.' && (!e->name[1] || (e->name[1] == '.' && !e->name[2])))
 		return 0;
-	if (e->name[0] == '.' && own_name_of(e->name) != NAME_OF_USER)
+	if (e->name[0] == '.' && own_name_kind(e->name) != NAME_OF_USER)
 		return skip_entry(w, f->dir, e->name, "its name is that of an unfinished copy");
 	if (find_mode(w, f, fd, e, &mode)) {
 		if (walk_excludes(w, f->dir, e->name, false))

@@ -43,8 +43,8 @@ struct tcp {
 	/* source */
 	struct zerocopy zerocopy;
 	uint64_t stored; /* the last credit that arrived */
-	uint8_t in[CREDITS_AT_ONCE * CREDIT_SIZE];
-	size_t in_len;
+	uint8_t credits[CREDITS_AT_ONCE * CREDIT_SIZE]; /* received and not decoded yet */
+	size_t credits_len;
 
 	/* sink: recvmsg() reads the head of the next block together with the end of this one */
 	uint8_t head[LANE_HEAD];
@@ -53,8 +53,8 @@ struct tcp {
 	size_t incoming_len; /* bytes of its data that have arrived */
 	uint64_t grant_due; /* blocks to credit to the source */
 	uint64_t grant_sent; /* the last credit message that was begun */
-	uint8_t out[CREDIT_SIZE];
-	size_t out_left; /* bytes at the end of out that are not sent yet */
+	uint8_t grant[CREDIT_SIZE]; /* the credit message that is being sent */
+	size_t grant_left; /* bytes at its end that are not sent yet */
 };
 
 static int fail_connection(struct tcp *t, const char *what)
@@ -152,10 +152,10 @@ static int parse_credits(struct tcp *t)
 {
 	size_t at = 0;
 
-	for (; t->in_len - at >= CREDIT_SIZE; at += CREDIT_SIZE) {
+	for (; t->credits_len - at >= CREDIT_SIZE; at += CREDIT_SIZE) {
 		struct credit c;
 
-		if (credit_decode(t->in + at, &c))
+		if (credit_decode(t->credits + at, &c))
 			return -1;
 		if (c.epoch != t->epoch)
 			return fail_as(OUT_PROTOCOL, "%s: credit of epoch %u, not %u", t->wire.name,
@@ -165,8 +165,8 @@ static int parse_credits(struct tcp *t)
 				       (unsigned long long)c.stored, (unsigned long long)t->stored);
 		t->stored = c.stored;
 	}
-	t->in_len -= at;
-	memmove(t->in, t->in + at, t->in_len);
+	t->credits_len -= at;
+	memmove(t->credits, t->credits + at, t->credits_len);
 	return 0;
 }
 
@@ -181,9 +181,10 @@ static int tcp_credit(struct wire *w, uint64_t least, uint64_t *stored)
 		errno = 0;
 		if (atomic_load_explicit(&t->broken, memory_order_relaxed))
 			return fail_connection(t, "receive");
-		n = recv(t->fd, t->in + t->in_len, sizeof t->in - t->in_len, MSG_DONTWAIT);
+		n = recv(t->fd, t->credits + t->credits_len, sizeof t->credits - t->credits_len,
+			 MSG_DONTWAIT);
 		if (n > 0) {
-			t->in_len += (size_t)n;
+			t->credits_len += (size_t)n;
 			lane_heard_wire(t->lane);
 			if (parse_credits(t))
 				return -1;
@@ -202,20 +203,20 @@ static int tcp_credit(struct wire *w, uint64_t least, uint64_t *stored)
 /* Sends the credit that is due, as far as the socket has room. Never waits. */
 static int push_grants(struct tcp *t)
 {
-	while (t->out_left > 0 || t->grant_sent < t->grant_due) {
+	while (t->grant_left > 0 || t->grant_sent < t->grant_due) {
 		ssize_t n;
 
-		if (t->out_left == 0) {
+		if (t->grant_left == 0) {
 			struct credit c = {.epoch = t->epoch, .stored = t->grant_due};
 
-			credit_encode(&c, t->out);
-			t->out_left = CREDIT_SIZE;
+			credit_encode(&c, t->grant);
+			t->grant_left = CREDIT_SIZE;
 			t->grant_sent = t->grant_due;
 		}
-		n = send(t->fd, t->out + CREDIT_SIZE - t->out_left, t->out_left,
+		n = send(t->fd, t->grant + CREDIT_SIZE - t->grant_left, t->grant_left,
 			 MSG_NOSIGNAL | MSG_DONTWAIT);
 		if (n > 0)
-			t->out_left -= (size_t)n;
+			t->grant_left -= (size_t)n;
 		else if (errno == EAGAIN)
 			return 0;
 		else if (errno != EINTR)
@@ -311,7 +312,7 @@ static int tcp_recv(struct wire *w, bool wait, struct block **out)
 			continue;
 		if (!wait && !t->incoming && t->head_len == 0)
 			return 0;
-		if (tcp_wait(t, t->out_left > 0 ? POLLIN | POLLOUT : POLLIN, &got) ||
+		if (tcp_wait(t, t->grant_left > 0 ? POLLIN | POLLOUT : POLLIN, &got) ||
 		    push_grants(t))
 			return -1;
 	}

@@ -44,8 +44,8 @@ struct control {
 	struct failure why; /* valid if lost */
 
 	/* used by the control thread only */
-	uint8_t *before;
-	size_t before_at, before_len;
+	uint8_t *already_read; /* bytes of the stream that came before this thread began */
+	size_t already_read_at, already_read_len;
 	bool input_refused; /* on_refused() was called */
 	bool write_failed; /* the thread only reads, until drain_until (clock_ms) */
 	uint64_t drain_until;
@@ -254,15 +254,15 @@ static int take_frames(struct control *c)
 
 static ssize_t read_some(struct control *c, void *to, size_t len, bool *eof)
 {
-	size_t left = c->before_len - c->before_at;
+	size_t left = c->already_read_len - c->already_read_at;
 
 	if (left == 0)
 		return channel_read(c->ch, to, len, eof);
 	*eof = false;
 	if (len > left)
 		len = left;
-	memcpy(to, c->before + c->before_at, len);
-	c->before_at += len;
+	memcpy(to, c->already_read + c->already_read_at, len);
+	c->already_read_at += len;
 	return (ssize_t)len;
 }
 
@@ -474,9 +474,9 @@ static void control_free(struct control *c)
 {
 	channel_free(c->ch);
 	close_fd(c->wake);
-	if (c->before)
-		explicit_bzero(c->before, c->before_len);
-	free(c->before);
+	if (c->already_read)
+		explicit_bzero(c->already_read, c->already_read_len);
+	free(c->already_read);
 	if (c->outbox)
 		explicit_bzero(c->outbox, OUTBOX_MAX);
 	free(c->outbox);
@@ -486,8 +486,8 @@ static void control_free(struct control *c)
 	free(c);
 }
 
-static struct control *control_new(const struct control_handler *h, const void *before,
-				   size_t before_len)
+static struct control *control_new(const struct control_handler *h, const void *already_read,
+				   size_t already_read_len)
 {
 	struct control *c = calloc(1, sizeof *c);
 
@@ -501,21 +501,21 @@ static struct control *control_new(const struct control_handler *h, const void *
 	framer_init(&c->fr);
 	c->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	c->outbox = malloc(OUTBOX_MAX);
-	c->before = malloc(before_len + 1);
-	if (c->wake < 0 || !c->outbox || !c->before) {
+	c->already_read = malloc(already_read_len + 1);
+	if (c->wake < 0 || !c->outbox || !c->already_read) {
 		control_free(c);
 		return NULL;
 	}
-	if (before_len > 0)
-		memcpy(c->before, before, before_len);
-	c->before_len = before_len;
+	if (already_read_len > 0)
+		memcpy(c->already_read, already_read, already_read_len);
+	c->already_read_len = already_read_len;
 	return c;
 }
 
-int control_start(struct channel *ch, const struct control_handler *h, const void *before,
-		  size_t before_len, struct control **out)
+int control_start(struct channel *ch, const struct control_handler *h, const void *already_read,
+		  size_t already_read_len, struct control **out)
 {
-	struct control *c = control_new(h, before, before_len);
+	struct control *c = control_new(h, already_read, already_read_len);
 
 	if (!c)
 		return fail_as(OUT_MEMORY, "start the control channel: %m");

@@ -56,9 +56,10 @@ struct control_handler {
 
 enum { OUTBOX_MAX = 1 << 20 };
 
-/* Owns ch from here on, unless it fails. before: bytes of the stream that were already read. */
-int control_start(struct channel *ch, const struct control_handler *h, const void *before,
-		  size_t before_len, struct control **out);
+/* Owns ch from here on, unless it fails. already_read: bytes of the stream that were read before.
+ */
+int control_start(struct channel *ch, const struct control_handler *h, const void *already_read,
+		  size_t already_read_len, struct control **out);
 
 /* Queues a frame. Returns 0, or -1 if the channel is lost. */
 int control_send(struct control *c, uint8_t type, const void *body, size_t len);
