@@ -6,7 +6,7 @@
 #include "lane/cell_hash.h"
 #include "scheduler.h"
 
-struct cost costs[STAGE_COUNT];
+struct cost costs[LANE_SINK + 1][STAGE_COUNT];
 uint64_t spin_ps;
 
 static uint64_t spent[LANE_SINK + 1][STAGE_COUNT];
@@ -22,25 +22,48 @@ const char *stage_name(enum stage s)
 	return names[s];
 }
 
+/* Skips the name if word begins with it. */
+static bool skip_name(const char **word, const char *name)
+{
+	size_t len = strlen(name);
+
+	if (strncmp(*word, name, len) != 0)
+		return false;
+	*word += len;
+	return true;
+}
+
+static bool parse_cost(const char *word, enum stage *s, struct cost *c)
+{
+	double call_ns, byte_ns;
+
+	for (*s = 0; *s < STAGE_COUNT && !skip_name(&word, stage_name(*s)); ++*s)
+		;
+	if (*s == STAGE_COUNT || sscanf(word, "=%lf,%lf", &call_ns, &byte_ns) != 2)
+		return false;
+	*c = (struct cost){(uint64_t)(call_ns * PS_PER_NS), byte_ns * PS_PER_NS};
+	return true;
+}
+
 bool stage_parse(const char *word)
 {
-	for (unsigned s = 0; s < STAGE_COUNT; s++) {
-		size_t len = strlen(stage_name(s));
-		double call_ns, byte_ns;
+	bool source = skip_name(&word, "source."), sink = !source && skip_name(&word, "sink.");
+	enum stage s;
+	struct cost c;
 
-		if (strncmp(word, stage_name(s), len) || word[len] != '=')
-			continue;
-		if (sscanf(word + len + 1, "%lf,%lf", &call_ns, &byte_ns) != 2)
-			return false;
-		costs[s] = (struct cost){(uint64_t)(call_ns * PS_PER_NS), byte_ns * PS_PER_NS};
-		return true;
-	}
-	return false;
+	if (!parse_cost(word, &s, &c))
+		return false;
+	if (!sink)
+		costs[LANE_SOURCE][s] = c;
+	if (!source)
+		costs[LANE_SINK][s] = c;
+	return true;
 }
 
 uint64_t stage_charge(enum lane_side side, enum stage s, uint64_t bytes, double factor)
 {
-	double ps = ((double)costs[s].call_ps + costs[s].byte_ps * (double)bytes) * factor;
+	const struct cost *c = &costs[side][s];
+	double ps = ((double)c->call_ps + c->byte_ps * (double)bytes) * factor;
 
 	spent[side][s] += (uint64_t)ps;
 	return (uint64_t)ps;

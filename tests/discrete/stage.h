@@ -26,13 +26,13 @@ struct cost {
 	double byte_ps; /* for each byte */
 };
 
-extern struct cost costs[STAGE_COUNT];
+extern struct cost costs[LANE_SINK + 1][STAGE_COUNT]; /* by side */
 /* A thread that waits for less time than this polls, and needs no waking. */
 extern uint64_t spin_ps;
 
 const char *stage_name(enum stage s);
-/* "digest=120,0.025": nanoseconds for each call, and for each byte. Returns false if it is neither
- * a stage nor a cost. */
+/* "digest=120,0.025": nanoseconds for each call, and for each byte. "sink.digest=120,0.025": at
+ * this end only. Returns false if it is neither a stage nor a cost. */
 bool stage_parse(const char *word);
 
 /* The calling task of this side is busy with the stage, factor times as long as usual. */

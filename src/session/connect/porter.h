@@ -23,8 +23,7 @@
 
 struct porter;
 
-/* tos: of its TCP listeners and their callers, and of its RDMA listeners (base/tos.h). */
-int porter_new(unsigned tos, struct porter **out);
+int porter_new(struct porter **out);
 /* Stops the thread, and closes the listeners and all callers that no lane took. p may be NULL. */
 void porter_free(struct porter *p);
 
