@@ -34,8 +34,9 @@ IWARP = TRANSPORT == "siw" or "iwarp" in SIM
 HAS_ADAPTER = bool(SIM) or os.path.isdir("/sys/class/infiniband") and bool(os.listdir("/sys/class/infiniband"))
 USER = os.geteuid() != 0
 LAB = bool(os.environ.get("SLUICE_LAB"))
-# scrypt stretches a typed key, which takes seconds on an emulated CPU. A generated key needs no scrypt.
-KEY = "sluice-key-1:" + "5a" * 32 if LAB else "a test key"
+# scrypt stretches a typed key, which takes a tenth of a second, and seconds on an emulated CPU. A generated key
+# needs no scrypt. Tests of keys have their own.
+KEY = "sluice-key-1:" + "5a" * 32
 COUNT = int(os.environ.get("SLUICE_COUNT", "1"))
 # In the lab CPUs are emulated, so deadlines are three times as long.
 SLOW = 3 if LAB else 1
