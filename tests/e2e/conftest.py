@@ -9,7 +9,7 @@ import pytest
 
 from examples import Shells
 from file_systems import mounted_image
-from hosts import LAB, OP, TRANSPORT, USER, Bench
+from hosts import COUNT, LAB, OP, TRANSPORT, USER, Bench
 from marks import case_of
 from networks import Networks
 from trees import WAYS, fell, ways
@@ -21,9 +21,11 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_configure(config):
     for line in (
-            "lab(adapter, ..., cases): a short run in the lab has it, on these adapters or on each, with such parameters",
-            "lab_first: begun first there; at the end it would keep everybody waiting",
-            "moves_blocks: about how blocks move, and not which files are chosen and where they go"):
+            "lab(adapter, ..., cases, long): a run in the lab has it, on these adapters or on each, with such parameters; "
+            "if long, only where SLUICE_COUNT is more than one",
+            "moves_blocks: about how blocks move, and not which files are chosen and where they go",
+            "any_lane: of these, what shows as much on any transport; a short run has it over TCP only",
+            "lanes: of these, what is about lanes themselves; a short run has it under sanitizers, too, and even if any_lane"):
         config.addinivalue_line("markers", line)
 
 
@@ -32,37 +34,37 @@ def labels(item):
     return [m for m in item.own_markers if m.name == "lab"] or list(item.iter_markers("lab"))
 
 
-def is_taken(item, adapters, cases="*"):
+def is_meant(item, adapters, cases="*", **_):
     return (not adapters or TRANSPORT in adapters) and fnmatch.fnmatchcase(case_of(item), cases)
 
 
-def short_run(items):
-    """Selects the tests of a short run, and skips those whose markers need something that is missing."""
+def marked_run(items):
+    """The tests with the marker `lab', and what markers name that is not there."""
     chosen, found = {}, {}
     for item in items:
         for mark in labels(item):
-            taken = is_taken(item, mark.args, **mark.kwargs)
-            if taken:
+            meant = is_meant(item, mark.args, **mark.kwargs)
+            if meant and (COUNT > 1 or not mark.kwargs.get("long")):
                 chosen[item] = True
             if not mark.args or TRANSPORT in mark.args:
                 what = "%s::%s%s" % (item.path.name, item.originalname, [*mark.args, *mark.kwargs.values()])
-                found[what] = found.get(what, False) or taken
-    return list(chosen), [what for what, taken in found.items() if not taken]
+                found[what] = found.get(what, False) or meant
+    return list(chosen), [what for what, meant in found.items() if not meant]
 
 
 def pytest_collection_modifyitems(config, items):
-    """In the guest every program starts on an emulated CPU, so a run there takes only the cases to which verbs can
-    make a difference (`lab'). The others are not skipped: they run over TCP, where they show as much. With
-    SLUICE_LAB_ALL each adapter runs all tests that move blocks, with the default operation."""
+    """In the guest every program starts on an emulated CPU, so a run there takes only the cases to which the kernel's
+    verbs and networks can make a difference (`lab'); a long run those to which any verbs can. The others are not
+    skipped: they run over TCP and on simulated adapters, where they show as much. With SLUICE_LAB_ALL each adapter
+    runs all tests that move blocks, with the default operation."""
     if not LAB:
         return
     if os.environ.get("SLUICE_LAB_ALL") and not OP:
         chosen = [i for i in items if i.get_closest_marker("moves_blocks")]
     else:
-        chosen, stale = short_run(items)
+        chosen, stale = marked_run(items)
         if stale and all(os.path.isdir(a) for a in config.args):
             raise pytest.UsageError("no test has the parameters that its marker names: " + ", ".join(stale))
-        chosen.sort(key=lambda i: i.get_closest_marker("lab_first") is None)
     left_out = set(items) - set(chosen)
     config.hook.pytest_deselected(items=[i for i in items if i in left_out])
     items[:] = chosen

@@ -10,16 +10,17 @@ import pytest
 
 from hosts import RSH, leftovers, pattern
 
-pytestmark = pytest.mark.moves_blocks
+pytestmark = [pytest.mark.moves_blocks, pytest.mark.any_lane]
 BLOCK = 256 << 10
 
 
 @pytest.mark.parametrize("size", [0, 1, 12, BLOCK - 1, BLOCK, BLOCK + 1, 30 * BLOCK + 7])
-@pytest.mark.lab(cases="pull-0")
+@pytest.mark.lab(cases="pull-0", long=True)
 @pytest.mark.lab("rxe", cases="push-7864327")
 @pytest.mark.lab("siw", cases="pull-7864327")
-@pytest.mark.lab("siw", cases="local-7864327")
-@pytest.mark.lab("siw", cases="push-262145")
+@pytest.mark.lab("siw", cases="local-7864327", long=True)
+@pytest.mark.lab("siw", cases="push-262145", long=True)
+@pytest.mark.lanes
 def test_file_of_any_size_is_copied(bench, tmp_path, way, size):
     data = pattern(size)
     (tmp_path / "in").write_bytes(data)
@@ -184,6 +185,7 @@ def test_mode_of_a_fifo_that_is_read(bench, tmp_path, way, options):
     assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o600
 
 
+@pytest.mark.lanes
 def test_holes_stay_holes(bench, tmp_path, way):
     with open(tmp_path / "in", "wb") as f:
         f.seek(5 << 20)
@@ -195,7 +197,8 @@ def test_holes_stay_holes(bench, tmp_path, way):
     assert (tmp_path / "out").stat().st_blocks * 512 < 2 << 20
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
+@pytest.mark.lanes
 def test_stdin_and_stdout_are_source_and_target(bench, tmp_path):
     data = pattern(3 * BLOCK + 1)
     (tmp_path / "in").write_bytes(data)
@@ -210,6 +213,7 @@ def test_stdin_and_stdout_are_source_and_target(bench, tmp_path):
     assert bytes(r.out) == data
 
 
+@pytest.mark.lanes
 def test_large_file_is_copied_to_stdout(bench, tmp_path):
     """A file that would be asked about if the target could have anything of it."""
     data = pattern((5 << 20) + 1)
@@ -422,6 +426,7 @@ def test_second_source_of_one_name_is_refused(bench, tmp_path, way):
     assert (tmp_path / "to" / "x").read_bytes() == b"a"
 
 
+@pytest.mark.lanes
 def test_sources_on_several_hosts_are_copied(bench, tmp_path):
     (tmp_path / "to").mkdir()
     for n in "abc":
@@ -432,7 +437,8 @@ def test_sources_on_several_hosts_are_copied(bench, tmp_path):
 
 
 @pytest.mark.needs("verbs", why="over loopback both ends resolve to TCP whatever is asked for")
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
+@pytest.mark.lanes
 def test_transport_is_reported(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(BLOCK))
     r = bench.copy("-v", "in", "far:%s/out" % tmp_path)
@@ -440,7 +446,7 @@ def test_transport_is_reported(bench, tmp_path):
 
 
 @pytest.mark.may_skip("any", "between two local ends there is no ssh", cases="local")
-@pytest.mark.lab("siw", cases="push*")
+@pytest.mark.lab("siw", cases="push*", long=True)
 def test_transport_ssh_copies(bench, tmp_path, way):
     """The last resort where a firewall allows only ssh."""
     if way == ("", ""):
@@ -454,7 +460,8 @@ def test_transport_ssh_copies(bench, tmp_path, way):
     assert r.errors().count("data goes over ssh") == 1, r.errors()
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
+@pytest.mark.lanes
 def test_remote_copy_goes_through_this_host(bench, tmp_path):
     data = pattern(9 * BLOCK + 1)
     (tmp_path / "in").write_bytes(data)

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from hosts import COUNT, LAB, SLOW, leftovers, pattern, wait_until
-from processes import children
+from processes import children, words
 
 pytestmark = pytest.mark.moves_blocks
 BLOCK = 256 << 10
@@ -26,8 +26,10 @@ def endless(bench, tmp_path, **how):
 
 @pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("victim", ["source", "sink"])
-@pytest.mark.lab("rxe", cases="*15*")
-@pytest.mark.lab("siw", cases="*sink-2")
+@pytest.mark.lab("rxe", cases="sink-15")
+@pytest.mark.lab("rxe", cases="source-15", long=True)
+@pytest.mark.lab("siw", cases="*sink-2", long=True)
+@pytest.mark.lanes
 def test_signal_ends_both_ends_within_two_seconds(bench, tmp_path, signo, victim):
     source, sink = endless(bench, tmp_path)
     start = time.monotonic()
@@ -38,6 +40,7 @@ def test_signal_ends_both_ends_within_two_seconds(bench, tmp_path, signo, victim
 
 @pytest.mark.parametrize("victim", ["source", "sink"])
 @pytest.mark.lab
+@pytest.mark.lanes
 def test_killed_end_is_reported_within_two_seconds(bench, tmp_path, victim):
     """SD9: the death of a peer is detected in every state, and never taken for the end of the stream."""
     source, sink = endless(bench, tmp_path)
@@ -49,7 +52,11 @@ def test_killed_end_is_reported_within_two_seconds(bench, tmp_path, victim):
 
 
 @pytest.mark.parametrize("victim", ["source", "sink"])
-@pytest.mark.lab
+@pytest.mark.lab("rxe", cases="sink")
+@pytest.mark.lab("siw", cases="source")
+@pytest.mark.lab("rxe", cases="source", long=True)
+@pytest.mark.lab("siw", cases="sink", long=True)
+@pytest.mark.lanes
 def test_killed_idle_end_is_reported(bench, tmp_path, victim):
     sink = bench.receive(tmp_path / "out")
     source = bench.send(sink.port, "--", "sh", "-c", "echo some; exec sleep 1000")
@@ -62,7 +69,7 @@ def test_killed_idle_end_is_reported(bench, tmp_path, victim):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.lab("rxe")
+@pytest.mark.lab("rxe", long=True)
 def test_kills_at_any_moment_tear_no_file(bench, tmp_path):
     """The target is old or new; a rerun reuses the leftovers and removes them."""
     new = pattern(40 * BLOCK + 1)
@@ -92,7 +99,8 @@ def locked(directory):
 
 
 @pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.lab("siw", cases="*2")
+@pytest.mark.lab("siw", cases="*2", long=True)
+@pytest.mark.lanes
 def test_interrupted_rdcp_exits_20_and_leaves_no_process(bench, tmp_path, signo):
     (tmp_path / "in").write_bytes(pattern(8 * BLOCK))
     (tmp_path / "out").write_bytes(b"old")
@@ -108,20 +116,20 @@ def test_interrupted_rdcp_exits_20_and_leaves_no_process(bench, tmp_path, signo)
     assert (tmp_path / "out").read_bytes() == b"old"
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
 def test_killed_ssh_is_reported(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(8 * BLOCK))
     run = bench.copy("in", "far:%s/out" % tmp_path, wait=False,
                      env={"SLUICE_FAULT": "stall:lane=0,block=1,ms=20000;stall:lane=1,block=1,ms=20000"})
     wait_until(lambda: leftovers(tmp_path))
     for pid in children(run.proc.pid):
-        with open("/proc/%d/cmdline" % pid, "rb") as f:
-            if b"--end" in f.read():
-                os.kill(pid, signal.SIGKILL)
+        if b"--end" in b" ".join(words(pid)):
+            os.kill(pid, signal.SIGKILL)
     assert run.wait(10) in (5, 44), run.errors()
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
+@pytest.mark.lanes
 def test_stopped_consumer_is_not_a_failure(bench, tmp_path):
     """The output is blocked for longer than --timeout; afterwards everything arrives."""
     data = pattern(80 * BLOCK)
@@ -134,8 +142,9 @@ def test_stopped_consumer_is_not_a_failure(bench, tmp_path):
 
 
 @pytest.mark.parametrize("victim", ["source", "sink"])
-@pytest.mark.lab("rxe", cases="*source")
+@pytest.mark.lab("rxe", cases="*source", long=True)
 @pytest.mark.lab("siw", cases="*sink")
+@pytest.mark.lanes
 def test_short_stop_is_survived(bench, tmp_path, victim):
     data = pattern(40 * BLOCK)
     (tmp_path / "in").write_bytes(data)
@@ -152,7 +161,8 @@ def test_short_stop_is_survived(bench, tmp_path, victim):
     assert (tmp_path / "out").read_bytes() == data
 
 
-@pytest.mark.lab
+@pytest.mark.lab("rxe", long=True)
+@pytest.mark.lab("siw")
 def test_silent_peer_exits_30(bench, tmp_path):
     source, sink = endless(bench, tmp_path)
     # The default of --timeout is 15 s; a stopped process is as silent as a dead host.
@@ -164,7 +174,7 @@ def test_silent_peer_exits_30(bench, tmp_path):
     assert sink.wait(10) in (30, 44), sink.errors()
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
 def test_idle_session_uses_no_cpu(bench, tmp_path):
     sink = bench.receive("--", "sh", "-c", "cat >%s/seen" % tmp_path)
     source = bench.send(sink.port, "--", "sh", "-c", "echo x; exec sleep 100")

@@ -89,6 +89,7 @@ def said(r, what, path):
 
 
 @pytest.mark.parametrize("how", ["on", "off", "auto"])
+@pytest.mark.lanes
 def test_direct_copies_files_of_every_size(bench, disk, how):
     (disk / "from").mkdir()
     (disk / "to").mkdir()

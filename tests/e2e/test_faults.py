@@ -55,7 +55,9 @@ def by(request):
     return request.param
 
 
-@pytest.mark.lab
+@pytest.mark.lab("rxe", cases="rdcp")
+@pytest.mark.lab(long=True)
+@pytest.mark.lanes
 def test_damaged_block_is_retransmitted(bench, tmp_path, by):
     data = files(tmp_path)
     codes, errors = by.run(bench, tmp_path / "in", tmp_path / "out",
@@ -64,7 +66,8 @@ def test_damaged_block_is_retransmitted(bench, tmp_path, by):
     assert (tmp_path / "out").read_bytes() == data
 
 
-@pytest.mark.lab
+@pytest.mark.lab(long=True)
+@pytest.mark.lanes
 def test_block_damaged_twice_exits_41_and_the_old_file_stays(bench, tmp_path, by):
     files(tmp_path)
     codes, errors = by.run(bench, tmp_path / "in", tmp_path / "out",
@@ -75,7 +78,9 @@ def test_block_damaged_twice_exits_41_and_the_old_file_stays(bench, tmp_path, by
 
 
 @pytest.mark.parametrize("lane", [0, 1])
-@pytest.mark.lab
+@pytest.mark.lab(cases="rdcp-1")
+@pytest.mark.lab(long=True)
+@pytest.mark.lanes
 def test_broken_lane_is_mended(bench, tmp_path, by, lane):
     data = files(tmp_path)
     codes, errors = by.run(bench, tmp_path / "in", tmp_path / "out",
@@ -85,6 +90,7 @@ def test_broken_lane_is_mended(bench, tmp_path, by, lane):
 
 
 @pytest.mark.parametrize("lane", [0, 1])
+@pytest.mark.lanes
 def test_lane_recovers_when_the_accepting_end_fails_after_its_hello(bench, tmp_path, lane):
     """Then the connecting end has a wire, and the accepting end has none."""
     data = files(tmp_path)
@@ -94,7 +100,9 @@ def test_lane_recovers_when_the_accepting_end_fails_after_its_hello(bench, tmp_p
     assert (tmp_path / "out").read_bytes() == data
 
 
-@pytest.mark.lab
+@pytest.mark.lab("siw")
+@pytest.mark.lab("rxe", long=True)
+@pytest.mark.lanes
 def test_broken_lane_of_a_stream_is_mended(bench, tmp_path):
     data = pattern(60 * BLOCK + 3)
     (tmp_path / "in").write_bytes(data)
@@ -108,6 +116,7 @@ def test_broken_lane_of_a_stream_is_mended(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == data
 
 
+@pytest.mark.lanes
 def test_broken_lane_delivers_its_blocks_without_more_input(bench):
     """The producer may wait for the output of the other end."""
     out, into = os.pipe()
@@ -126,7 +135,7 @@ def test_broken_lane_delivers_its_blocks_without_more_input(bench):
 
 
 @pytest.mark.may_skip("user", "to mount takes root")
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
 def test_full_disk_exits_11_at_both_ends(bench, tmp_path, full, by):
     (tmp_path / "in").write_bytes(pattern(12 << 20))
     (full / "out").write_bytes(b"old")
@@ -139,7 +148,8 @@ def test_full_disk_exits_11_at_both_ends(bench, tmp_path, full, by):
 
 
 @pytest.mark.may_skip("user", "to mount takes root")
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
+@pytest.mark.lanes
 def test_full_disk_during_a_stream_exits_11(bench, tmp_path, full):
     """SD3: no endless loop, and no wrong bytes."""
     sink = bench.receive(full / "out")
@@ -148,7 +158,7 @@ def test_full_disk_during_a_stream_exits_11(bench, tmp_path, full):
     assert os.listdir(full) == []
 
 
-@pytest.mark.lab("rxe")
+@pytest.mark.lab("rxe", long=True)
 def test_read_error_is_not_end_of_file(bench, tmp_path):
     """SD4: /proc/self/mem can't be read at 0."""
     (tmp_path / "out").write_bytes(b"old")
@@ -159,7 +169,8 @@ def test_read_error_is_not_end_of_file(bench, tmp_path):
 
 
 @pytest.mark.needs("root", why="only root can become another user")
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
+@pytest.mark.any_lane
 def test_unreadable_source_is_reported_before_waiting(bench, tmp_path):
     open_up(tmp_path)
     (tmp_path / "in").write_bytes(b"x")
@@ -171,6 +182,7 @@ def test_unreadable_source_is_reported_before_waiting(bench, tmp_path):
 
 
 @pytest.mark.parametrize("target,why", [("dir", "directory"), ("no/out", "does not exist")])
+@pytest.mark.any_lane
 def test_unwritable_target_is_reported(bench, tmp_path, by, target, why):
     files(tmp_path, 100)
     (tmp_path / "dir").mkdir()
@@ -186,7 +198,8 @@ def test_unwritable_target_is_reported(bench, tmp_path, by, target, why):
 
 
 @pytest.mark.parametrize("how,code", [("shrink", 42), ("rewrite", 42), ("grow", 0)])
-@pytest.mark.lab("siw", cases="rewrite*")
+@pytest.mark.lab("siw", cases="rewrite*", long=True)
+@pytest.mark.any_lane
 def test_changing_source_is_reported(bench, tmp_path, how, code):
     data = files(tmp_path, 40 * BLOCK)
     run = bench.copy("in", "far:%s/out" % tmp_path, wait=False, env={"SLUICE_FAULT": slow()})
@@ -217,6 +230,7 @@ ELSEWISE = {
 
 @pytest.mark.parametrize("removes", (False, True), ids=("kept", "removed"))
 @pytest.mark.parametrize("how", ELSEWISE)
+@pytest.mark.any_lane
 def test_source_with_changed_metadata_is_copied(bench, tmp_path, how, removes):
     """The file is copied as it was opened. Only the copied file is removed, not one that has its name since."""
     data = files(tmp_path, 40 * BLOCK)
@@ -234,6 +248,7 @@ def test_source_with_changed_metadata_is_copied(bench, tmp_path, how, removes):
     assert how != "mv over" or (tmp_path / "in").read_bytes() == b"another"
 
 
+@pytest.mark.any_lane
 def test_changed_source_is_not_removed(bench, tmp_path):
     files(tmp_path, 40 * BLOCK)
     run = bench.copy("--remove-source-files", "in", "far:%s/out" % tmp_path, wait=False,
@@ -246,7 +261,7 @@ def test_changed_source_is_not_removed(bench, tmp_path):
     assert (tmp_path / "in").exists()
 
 
-@pytest.mark.lab("rxe")
+@pytest.mark.lab("rxe", long=True)
 def test_memory_is_bounded(bench, tmp_path):
     """4 GiB + 1, sparse in the lab, through less than 64 MiB of memory."""
     size = (4 << 30) + 1

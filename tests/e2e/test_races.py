@@ -23,6 +23,7 @@ CODES = (0, 3, 11, 23, 24, 25, 42)
 
 pytestmark = [
     pytest.mark.moves_blocks,
+    pytest.mark.any_lane,
     pytest.mark.needs("root", why="a race against root takes root"),
 ]
 

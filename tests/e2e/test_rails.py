@@ -9,7 +9,7 @@ import pytest
 
 from hosts import Host, pattern, wait_until
 
-pytestmark = [pytest.mark.moves_blocks, pytest.mark.lab, pytest.mark.lab_first]
+pytestmark = [pytest.mark.moves_blocks, pytest.mark.lab("siw"), pytest.mark.first]
 BLOCK = 256 << 10
 WIRES = 2
 
@@ -134,7 +134,7 @@ def test_lanes_are_spread_over_both_wires(bench, wires, tmp_path):
 
 
 @two_hosts
-@pytest.mark.lab("rxe")
+@pytest.mark.lab("siw", long=True)
 def test_rails_option_limits_the_rails(bench, wires, tmp_path):
     size = 64 * BLOCK
     before = [wires.sent(w) for w in range(WIRES)]
@@ -158,6 +158,8 @@ def test_unconnectable_rail_is_replaced_by_the_other(bench, wires, tmp_path):
 
 @two_hosts
 @pytest.mark.parametrize("how", ["link", "silently"])
+@pytest.mark.lab("siw", cases="silently")
+@pytest.mark.lab("siw", cases="link", long=True)
 def test_dead_rail_is_replaced_by_the_other(bench, wires, tmp_path, how):
     """During a transfer: the other rail takes over its blocks."""
     size = 160 * BLOCK
@@ -199,9 +201,11 @@ def test_slow_path_gets_the_whole_connect_timeout(bench, wires, tmp_path):
 
 
 @pytest.mark.needs("rxe", why="rxe has both ends of the wire in one host")
+@pytest.mark.lab("rxe")
 def test_two_adapters_of_one_host_are_used(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(64 * BLOCK))
-    done = bench.copy("--json", "in", "far:%s/out" % tmp_path)
+    # So slowly that the second lane is there before the first has moved all.
+    done = bench.copy("--json", "--bwlimit=2M", "in", "far:%s/out" % tmp_path)
     assert done.code == 0, done.errors()
     assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
     result = [json.loads(line) for line in done.out.decode().splitlines()][-1]

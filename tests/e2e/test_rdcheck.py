@@ -274,7 +274,7 @@ def test_missing_module_is_reported(bench, tmp_path):
 
 
 @adapters
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
 def test_little_locked_memory_is_reported(bench, tmp_path):
     open_up(tmp_path)
     r = check(bench, far=None, become=as_nobody(64 << 10))

@@ -8,6 +8,7 @@ from hosts import IWARP, pattern
 
 pytestmark = [
     pytest.mark.moves_blocks,
+    pytest.mark.lanes,
     pytest.mark.needs("verbs", why="it is about verbs; the lab runs it"),
 ]
 BLOCK = 256 << 10
@@ -19,7 +20,8 @@ def op(request):
     return request.param
 
 
-@pytest.mark.lab
+@pytest.mark.lab("rxe", cases="write-imm")
+@pytest.mark.lab(long=True)
 def test_tree_is_copied_there_and_back(bench, tmp_path, op):
     """Records, which are parsed, and extents, which are not."""
     tree = tmp_path / "tree"
@@ -36,7 +38,8 @@ def test_tree_is_copied_there_and_back(bench, tmp_path, op):
 
 
 @pytest.mark.parametrize("way", ["file", "stream"])
-@pytest.mark.lab(cases="*file*")
+@pytest.mark.lab(cases="write-send-file")
+@pytest.mark.lab(cases="*file*", long=True)
 def test_transfer_survives_faults(bench, tmp_path, op, way):
     data = pattern(80 * BLOCK)
     (tmp_path / "in").write_bytes(data)
@@ -51,7 +54,7 @@ def test_transfer_survives_faults(bench, tmp_path, op, way):
 @pytest.mark.parametrize("here, there, taken", [
     ("auto", "write-send", "write-send"), ("write-send", "auto", "write-send"), ("send", "write-send", ""),
 ])
-@pytest.mark.lab(cases="auto*")
+@pytest.mark.lab(cases="auto*", long=True)
 def test_both_ends_agree_on_an_operation(bench, tmp_path, here, there, taken):
     (tmp_path / "in").write_bytes(pattern(BLOCK))
     sink = bench.receive("-vv", "--rdma-op=" + there, tmp_path / "out")
@@ -61,9 +64,9 @@ def test_both_ends_agree_on_an_operation(bench, tmp_path, here, there, taken):
         assert ("write" in end.errors()) == bool(taken), end.errors()
 
 
-@pytest.mark.needs("siw", why="other adapters can write with an immediate")
+@pytest.mark.needs("iwarp", why="other adapters can write with an immediate")
 @pytest.mark.parametrize("who", ["push", "pull", "rdsend"])
-@pytest.mark.lab(cases="*push*")
+@pytest.mark.lab("siw", cases="push")
 def test_write_imm_on_iwarp_exits_43_with_the_remedy(bench, tmp_path, who):
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
     if who == "rdsend":
@@ -81,7 +84,7 @@ def test_write_imm_on_iwarp_exits_43_with_the_remedy(bench, tmp_path, who):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.needs("siw", why="other adapters can write with an immediate")
+@pytest.mark.needs("iwarp", why="other adapters can write with an immediate")
 def test_write_imm_on_iwarp_falls_back_to_tcp_with_one_message(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
     r = bench.copy("--rdma-op=write-imm", "in", "far:%s/out" % tmp_path, transport="--transport=auto")

@@ -13,7 +13,7 @@ import pytest
 from hosts import COUNT, DEMAND, FAR, KEY, NEAR, PATIENCE, RSH, SLOW, leftovers, pattern, program, wait_until
 from processes import descendants, runs
 
-pytestmark = pytest.mark.moves_blocks
+pytestmark = [pytest.mark.moves_blocks, pytest.mark.any_lane]
 BLOCK = 256 << 10
 KILLED = -signal.SIGKILL
 VICTIMS = ["source", "relay", "relay's rdsend", "sink"]
@@ -63,6 +63,7 @@ class Relay:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.lanes
 def test_relay_forwards_everything(bench, tmp_path, command):
     data = pattern(6 * BLOCK + 1)
     (tmp_path / "in").write_bytes(data)

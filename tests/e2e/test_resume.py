@@ -14,7 +14,7 @@ from hosts import COUNT, LAB, SLOW, USER, leftovers, pattern, wait_until
 from processes import descendants, words
 from trees import compare, data_ranges, equal, fell, generate, make, read, stale, summary, walk
 
-pytestmark = pytest.mark.moves_blocks
+pytestmark = [pytest.mark.moves_blocks, pytest.mark.any_lane]
 BLOCK = 256 << 10
 RESUME_MIN = 4 << 20
 FILES = 20 if LAB else 100
@@ -226,7 +226,8 @@ def finish(bench, ground, *options):
 
 
 @pytest.mark.parametrize("signo", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.lab("siw", cases="*9")
+@pytest.mark.lab("siw", cases="*9", long=True)
+@pytest.mark.lanes
 def test_huge_file_is_resumed(bench, ground, signo):
     interrupted(bench, ground, signo)
     r = finish(bench, ground)
@@ -249,6 +250,7 @@ def test_huge_file_in_a_pulled_tree_is_resumed(bench, ground):
 
 
 @pytest.mark.parametrize("damage", ["bytes", "shorter", "longer", "empty"])
+@pytest.mark.lanes
 def test_damaged_temporary_is_corrected(bench, ground, damage):
     left = interrupted(bench, ground)
     with open(left, "r+b") as f:

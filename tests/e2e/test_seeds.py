@@ -31,7 +31,8 @@ def test_sd1_target_is_untouched_before_authentication(bench, tmp_path, how):
     assert not leftovers(tmp_path)
 
 
-@pytest.mark.lab("rxe")
+@pytest.mark.lab("rxe", long=True)
+@pytest.mark.lanes
 def test_sd2_success_means_that_data_was_written(bench, tmp_path):
     """The last write fails: the sender fails too, although everything was received."""
     (tmp_path / "in").write_bytes(pattern(1000))
@@ -41,7 +42,8 @@ def test_sd2_success_means_that_data_was_written(bench, tmp_path):
     assert "No space left on device" in source.errors()
 
 
-@pytest.mark.lab("rxe")
+@pytest.mark.lab("rxe", long=True)
+@pytest.mark.lanes
 def test_sd3_failed_write_ends_the_transfer(bench, tmp_path):
     start = time.monotonic()
     with open("/dev/full", "wb") as out:
@@ -88,6 +90,7 @@ def test_sd6_rd_key_is_not_inherited_by_commands(bench, tmp_path):
 
 
 @pytest.mark.parametrize("key", ["a test ke", "a test key ", "", "A test key"])
+@pytest.mark.any_lane
 def test_sd7_key_is_compared_as_a_whole(bench, tmp_path, key):
     (tmp_path / "in").write_bytes(b"new")
     sink = bench.receive("-w60", tmp_path / "out", key="a test key")
@@ -96,6 +99,7 @@ def test_sd7_key_is_compared_as_a_whole(bench, tmp_path, key):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.lanes
 def test_sd7_bytes_after_the_handshake_are_not_lost(bench, tmp_path):
     for size in (1, 2, 100):
         (tmp_path / "in").write_bytes(b"y" * size)
@@ -116,7 +120,8 @@ def test_sd8_sd20_no_memory_is_remotely_accessible():
     assert found == ["int written = v->side == LANE_SINK && verbs_writes(v) ? IBV_ACCESS_REMOTE_WRITE : 0;"]
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
+@pytest.mark.lanes
 def test_sd9_death_is_detected_while_waiting_for_data(bench, tmp_path):
     sink = bench.receive("-v", tmp_path / "out")
     source = bench.send(sink.port, "--", "sh", "-c", "exec sleep 1000")
@@ -128,7 +133,8 @@ def test_sd9_death_is_detected_while_waiting_for_data(bench, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
+@pytest.mark.lanes
 def test_sd10_short_read_leaves_no_hole(bench, tmp_path):
     """A pipe returns what it holds; files are complete whatever the reads returned."""
     data = pattern(3 * BLOCK + 11)
@@ -141,6 +147,7 @@ def test_sd10_short_read_leaves_no_hole(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == data
 
 
+@pytest.mark.any_lane
 def test_sd11_names_reach_no_shell(bench, tmp_path):
     name = "$(touch oops);`touch oops`"
     (tmp_path / name).write_bytes(b"x")
@@ -148,6 +155,7 @@ def test_sd11_names_reach_no_shell(bench, tmp_path):
     assert not (tmp_path / "oops").exists() and (tmp_path / (name + ".out")).exists()
 
 
+@pytest.mark.any_lane
 def test_sd12_inherited_descriptors_stay_open(bench, tmp_path):
     """rdrecv to stdout, while its caller uses descriptors 3 to 12."""
     (tmp_path / "in").write_bytes(b"data")
@@ -162,6 +170,7 @@ def test_sd12_inherited_descriptors_stay_open(bench, tmp_path):
         ["%d\n" % i for i in range(3, 10)]
 
 
+@pytest.mark.any_lane
 def test_sd12_closed_standard_descriptors_are_not_reused(bench, tmp_path):
     """With 0, 1 or 2 closed, no file that we open may get their numbers."""
     (tmp_path / "in").write_bytes(pattern(BLOCK))
@@ -173,6 +182,7 @@ def test_sd12_closed_standard_descriptors_are_not_reused(bench, tmp_path):
         (tmp_path / "out").unlink()
 
 
+@pytest.mark.any_lane
 def test_sd16_names_are_never_formats(bench, tmp_path):
     name = "%s%n%d" * 30
     (tmp_path / name).write_bytes(b"x")
@@ -181,6 +191,7 @@ def test_sd16_names_are_never_formats(bench, tmp_path):
     assert r.code == 3 and "%s%n%s%n-none" in r.errors()
 
 
+@pytest.mark.any_lane
 def test_sd16_names_of_every_length_are_copied(bench, tmp_path):
     (tmp_path / "to").mkdir()
     for n in (1, 200, 248, 254, 255):
@@ -196,7 +207,8 @@ def test_sd18_sequence_numbers_come_from_librdmacm():
         assert "sq_psn" not in text and "rq_psn" not in text and "ibv_modify_qp" not in text, path
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
+@pytest.mark.lanes
 def test_sd19_digests_are_compared(bench, tmp_path):
     """Damage that no transport detects fails the run."""
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))

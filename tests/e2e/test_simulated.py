@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from hosts import IWARP, pattern
+from hosts import COUNT, IWARP, pattern
 
 pytestmark = [
     pytest.mark.moves_blocks,
@@ -27,11 +27,13 @@ def copy(bench, tmp_path, fault, *options, blocks=200, **how):
 
 @pytest.mark.parametrize("status", [STATUS_RETRY, STATUS_REMOTE_OP])
 @pytest.mark.parametrize("nth", [2, 60])
+@pytest.mark.lanes
 def test_a_send_that_fails_breaks_a_lane_which_is_mended(bench, tmp_path, status, nth):
     r = copy(bench, tmp_path, "status:n=%d,is=%d" % (nth, status))
     assert r.code == 0, r.errors()
 
 
+@pytest.mark.lanes
 def test_the_cause_is_named_and_not_what_was_flushed_for_it(bench, tmp_path):
     r = copy(bench, tmp_path, "status:n=60,is=%d" % STATUS_RETRY)
     assert r.code == 0 and "transport retry counter exceeded" in r.errors(), r.errors()
@@ -39,6 +41,7 @@ def test_the_cause_is_named_and_not_what_was_flushed_for_it(bench, tmp_path):
 
 
 # The second: the adapter goes on trying for longer than the timeout, as with a kernel without the option.
+@pytest.mark.lanes
 @pytest.mark.parametrize("fault", ["silent:n=60", "silent:n=60;fail:rdma_set_option,n=0,errno=38"])
 def test_a_silent_path_is_noticed_in_time(bench, tmp_path, fault):
     """TCP has another path."""
@@ -51,6 +54,7 @@ def test_a_silent_path_is_noticed_in_time(bench, tmp_path, fault):
     assert time.monotonic() - begun < 4 * 3 + 5
 
 
+@pytest.mark.lanes
 def test_a_silent_path_ends_a_copy_that_may_not_go_another_way(bench, tmp_path):
     begun = time.monotonic()
     r = copy(bench, tmp_path, "silent:n=60", "--timeout=4")
@@ -64,7 +68,7 @@ def test_a_silent_path_ends_a_copy_that_may_not_go_another_way(bench, tmp_path):
     ("rdma_bind_addr", 19), ("rdma_listen", 98), ("rdma_resolve_addr", 113), ("rdma_resolve_route", 110), ("rdma_connect", 12),
     ("rdma_accept", 12), ("rdma_migrate_id", 12), ("ibv_post_recv", 12), ("ibv_req_notify_cq", 5), ("ibv_post_send", 12),
     ("rdma_set_option", 38)])
-@pytest.mark.parametrize("n", [0, 1, 3])
+@pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.lanes), *([0, 3] if COUNT > 1 or not IWARP else [])])
 def test_a_call_that_fails_leaves_tcp(bench, tmp_path, call, errno, n):
     """n 0: each call."""
     r = copy(bench, tmp_path, "fail:%s,n=%d,errno=%d" % (call, n, errno), transport="--transport=auto")
@@ -109,6 +113,7 @@ def test_a_stale_queue_pair_is_replaced_by_one_with_another_number(bench, tmp_pa
 @pytest.mark.parametrize("event", ["ADDR_RESOLVED", "ROUTE_RESOLVED", "ESTABLISHED"])
 # enum rdma_cm_event_type: ADDR_ERROR, ROUTE_ERROR, CONNECT_ERROR, UNREACHABLE, REJECTED (stale), DEVICE_REMOVAL
 @pytest.mark.parametrize("what, status", [(1, -110), (3, -110), (6, -22), (7, -110), (8, 10), (11, 0)])
+@pytest.mark.lanes
 def test_an_event_other_than_the_expected_leaves_tcp(bench, tmp_path, event, what, status):
     r = copy(bench, tmp_path, "event:%s,n=1,as=%d,status=%d" % (event, what, status), transport="--transport=auto")
     assert r.code == 0, r.errors()
@@ -117,6 +122,7 @@ def test_an_event_other_than_the_expected_leaves_tcp(bench, tmp_path, event, wha
 @pytest.mark.skipif(IWARP, reason="TCP repeats what is lost")
 @pytest.mark.may_skip("any", "TCP repeats what is lost", on="sim")
 @pytest.mark.parametrize("kind", ["REQ", "REP", "RTU", "DREQ"])
+@pytest.mark.lanes
 def test_a_lost_message_of_the_connection_manager(bench, tmp_path, kind):
     r = copy(bench, tmp_path, "lose:%s,n=1" % kind, transport="--transport=auto")
     assert r.code == 0, r.errors()

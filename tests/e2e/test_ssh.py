@@ -95,7 +95,7 @@ def test_name_with_special_characters_is_copied(ssh, tmp_path):
     assert os.listdir(tmp_path / "to") == [name] and not (tmp_path / "oops").exists()
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
 def test_unreachable_ports_lead_to_lanes_over_ssh(ssh, tmp_path):
     """Lanes use further ssh connections, and one message reports that."""
     data = pattern(10 * BLOCK + 3)

@@ -32,9 +32,12 @@ SIZES = [0, 1, len("Hello RDMA!\n"), BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 17
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("from_file", [True, False], ids=["file", "pipe"])
 @pytest.mark.parametrize("to_file", [True, False], ids=["file", "pipe"])
-@pytest.mark.lab(cases="*-6291461")
-@pytest.mark.lab("rxe", cases="file-file-*")
-@pytest.mark.lab("siw", cases="pipe-pipe-*")
+@pytest.mark.lab("rxe", cases="pipe-pipe-6291461")
+@pytest.mark.lab("siw", cases="file-file-6291461")
+@pytest.mark.lab(cases="*-6291461", long=True)
+@pytest.mark.lab("rxe", cases="file-file-*", long=True)
+@pytest.mark.lab("siw", cases="pipe-pipe-*", long=True)
+@pytest.mark.lanes
 def test_files_and_streams_of_every_size_are_copied(bench, tmp_path, size, from_file, to_file):
     data = pattern(size)
     (tmp_path / "in").write_bytes(data)
@@ -51,7 +54,9 @@ def test_files_and_streams_of_every_size_are_copied(bench, tmp_path, size, from_
     assert not leftovers(tmp_path)
 
 
-@pytest.mark.lab
+@pytest.mark.lab("rxe")
+@pytest.mark.lab("siw", long=True)
+@pytest.mark.lanes
 def test_one_line_arrives(bench):
     hello = subprocess.Popen(["echo", "Hello RDMA!"], stdout=subprocess.PIPE)
     _, sink = both(bench, [], [], {"stdin": hello.stdout})
@@ -60,7 +65,7 @@ def test_one_line_arrives(bench):
     assert bytes(sink.out) == b"Hello RDMA!\n"
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
 def test_verbose_ends_with_the_bandwidth(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(1 << 20))
     source, sink = both(bench, ["-v", tmp_path / "in"], ["-v", tmp_path / "out"])
@@ -71,7 +76,7 @@ def test_verbose_ends_with_the_bandwidth(bench, tmp_path):
         assert ("rdma" if RDMA else "tcp") in lines[-3]
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
 def test_wrong_key_leaves_the_receiver_waiting_and_the_target_unchanged(bench, tmp_path):
     (tmp_path / "in").write_bytes(b"new")
     (tmp_path / "out").write_bytes(b"old")
@@ -92,11 +97,13 @@ def test_missing_receiver_is_reported_with_host_and_port(bench, tmp_path):
     assert "rdrecv" in source.errors()
 
 
+@pytest.mark.any_lane
 def test_receiver_waits_for_the_given_time(bench):
     sink = bench.receive("-w1")
     assert sink.wait(20) == 35
 
 
+@pytest.mark.any_lane
 def test_receiver_with_zero_wait_fails_at_once(bench):
     sink = bench.receive("-w0")
     assert sink.wait(5) == 35
@@ -107,6 +114,7 @@ def receive_soon_ends(bench, *args, **how):
     return bench.run([program("rdrecv"), DEMAND, "0", "-", *args], timeout=8, env={"RD_KEY": KEY}, **how)
 
 
+@pytest.mark.any_lane
 def test_missing_source_is_reported_before_waiting(bench, tmp_path):
     (tmp_path / "link").symlink_to("nowhere")
     for name, code in [("nofile", 3), ("link", 3), ("nodir/f", 3), (".", 11)]:
@@ -115,6 +123,7 @@ def test_missing_source_is_reported_before_waiting(bench, tmp_path):
         assert str(tmp_path / name) in source.errors()
 
 
+@pytest.mark.any_lane
 def test_impossible_target_is_reported_before_waiting(bench, tmp_path):
     (tmp_path / "file").write_text("old")
     (tmp_path / "link").symlink_to("no/f")
@@ -126,6 +135,7 @@ def test_impossible_target_is_reported_before_waiting(bench, tmp_path):
     assert (tmp_path / "file").read_text() == "old"
 
 
+@pytest.mark.any_lane
 def test_missing_permission_is_reported_before_waiting(bench, tmp_path):
     user = as_nobody() if os.geteuid() == 0 else ()
     open_up(tmp_path)
@@ -141,6 +151,7 @@ def test_missing_permission_is_reported_before_waiting(bench, tmp_path):
         assert sink.code == 11 and "Permission denied" in sink.errors(), sink.errors()
 
 
+@pytest.mark.any_lane
 def test_early_check_opens_and_changes_nothing(bench, tmp_path):
     """Opening a FIFO would wait for its other side, a file would be truncated, and a directory must not be made."""
     os.mkfifo(tmp_path / "fifo")
@@ -166,6 +177,7 @@ def test_json_reports_of_both_ends_agree(bench, tmp_path):
         assert (said["bytes"], said["sent"], said["files"]) == (3 * BLOCK + 1,) * 2 + (1,)
 
 
+@pytest.mark.any_lane
 def test_mkpath_makes_a_missing_directory(bench, tmp_path):
     sink = receive_soon_ends(bench, tmp_path / "new" / "dir" / "out")
     assert sink.code == 11 and "--mkpath" in sink.errors(), sink.errors()
@@ -187,7 +199,8 @@ def test_summary_is_never_mixed_with_data(bench, tmp_path):
     assert '"exit": 0' in sink.errors()
 
 
-@pytest.mark.lab("rxe")
+@pytest.mark.lab("rxe", long=True)
+@pytest.mark.lanes
 def test_producer_that_fails_fails_both_ends(bench, tmp_path):
     sink = bench.receive(tmp_path / "out")
     source = bench.send(sink.port, "--", "sh", "-c", "echo some; exit 3")
@@ -205,7 +218,8 @@ def test_remote_failure_is_reported_with_its_host(bench):
         assert "rdrecv: %s: command sh exited with 3" % socket.gethostname() in sink.errors()
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
+@pytest.mark.lanes
 def test_consumer_that_fails_fails_both_ends(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(BLOCK))
     sink = bench.receive("--", "sh", "-c", "cat >/dev/null; exit 4")
@@ -214,7 +228,7 @@ def test_consumer_that_fails_fails_both_ends(bench, tmp_path):
     assert "exited with 4" in sink.errors()
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
 def test_commands_run_at_both_ends(bench, tmp_path):
     data = pattern(5 * BLOCK + 3)
     (tmp_path / "in").write_bytes(data)
@@ -234,7 +248,8 @@ def test_commands_do_not_run_before_the_key_is_right(bench, tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
+@pytest.mark.lanes
 def test_consumer_that_dies_fails_both_ends(bench, tmp_path):
     """SD2: a sender's success means that the bytes were stored."""
     reader, writer = os.pipe()
@@ -247,7 +262,8 @@ def test_consumer_that_dies_fails_both_ends(bench, tmp_path):
     assert "Broken pipe" in sink.errors()
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
+@pytest.mark.lanes
 def test_stream_is_relayed_through_a_third_host(bench, tmp_path):
     """A -> B -> C, where B is `rdrecv | rdsend`."""
     data = pattern(20 * BLOCK + 1)
@@ -264,6 +280,7 @@ def test_stream_is_relayed_through_a_third_host(bench, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["file", "copied stream"])
+@pytest.mark.lanes
 def test_interrupted_stream_leaves_nothing_behind(bench, tmp_path, how):
     """No later run could resume it."""
     (tmp_path / "in").write_bytes(bytes(24 * BLOCK))
@@ -283,6 +300,7 @@ def test_interrupted_stream_leaves_nothing_behind(bench, tmp_path, how):
 
 
 @pytest.mark.lab("siw")
+@pytest.mark.lanes
 def test_many_streams_run_at_once(bench, tmp_path):
     data = pattern(4 * BLOCK)
     (tmp_path / "in").write_bytes(data)
@@ -323,6 +341,7 @@ def test_all_pipes_are_enlarged(bench, tmp_path):
     assert [p.read_text() for p in said] == [str(ROOM)] * 2
 
 
+@pytest.mark.lanes
 def test_slow_producer_is_not_delayed(bench):
     """Each byte is written only when the previous one has arrived."""
     (in_reader, in_writer), (out_reader, out_writer) = os.pipe(), os.pipe()

@@ -14,7 +14,7 @@ from marks import two_users
 from trees import (WAYS, changes, compare, equal, fell, generate, make, read,
                    rsync_differs, seeds, stale, summary, walk)
 
-pytestmark = [pytest.mark.moves_blocks, pytest.mark.lab_first]
+pytestmark = [pytest.mark.moves_blocks, pytest.mark.any_lane]
 BLOCK = 256 << 10
 FILES = 30 if LAB else 120
 # What -a alone does not preserve.
@@ -34,7 +34,9 @@ def rsync_finds_nothing(a, b, seed, *options):
 
 
 @pytest.mark.parametrize("which,seed", ONE_WAY_A_SEED, ids=["%s-%d" % x for x in ONE_WAY_A_SEED])
-@pytest.mark.lab
+@pytest.mark.lab(long=True)
+@pytest.mark.lanes
+@pytest.mark.first
 def test_tree_of_every_kind_is_copied(bench, ground, which, seed):
     a, b = ground / "a", ground / "b"
     generate(seed, a, files=FILES)
@@ -57,6 +59,7 @@ def test_tree_of_every_kind_is_copied(bench, ground, which, seed):
 
 
 @pytest.mark.timeout(300 * SLOW)
+@pytest.mark.first
 def test_ten_thousand_files_and_one_of_4_gib_are_copied(bench, ground):
     seed = 99
     a, b = ground / "a", ground / "b"
@@ -334,6 +337,7 @@ def test_symlinks_inside_trees_are_never_followed(bench, tmp_path, way):
     assert before == {p: t.stat.st_ctime_ns for p, t in walk(os.fsencode(tmp_path / "outside")).items()}
 
 
+@pytest.mark.lanes
 def test_longest_symlinks_fit_the_smallest_blocks(bench, ground):
     """A record with its link target is larger than a block, and so are the attributes of some links."""
     make(ground, {"a": {"l%d" % n: "x" * n for n in (4095, 4094, 3700, 3600, 1)}})

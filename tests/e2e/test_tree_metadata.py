@@ -12,7 +12,7 @@ from faulty import FAILING
 from hosts import USER, pattern, program
 from trees import acl, equal, make, read, summary, walk, ways
 
-pytestmark = pytest.mark.moves_blocks
+pytestmark = [pytest.mark.moves_blocks, pytest.mark.any_lane]
 OLD, NOW = 10**18, 15 * 10**17
 
 way = ways("push", "pull")

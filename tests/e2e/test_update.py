@@ -216,7 +216,7 @@ def test_file_that_fails_with_no_target_directory_takes_no_name(bench, tmp_path)
     assert read(tmp_path / "t") == {"a": b"in d", "d": b"d in e"}
 
 
-@pytest.mark.lab("siw", cases="push*")
+@pytest.mark.lab("siw", cases="push*", long=True)
 def test_checksum_sends_no_equal_file(bench, tmp_path, way):
     """An equal time does not count as equal content either."""
     size = 5 << 20
@@ -268,7 +268,7 @@ def test_delete_matches_rsync(bench, tmp_path, way, options):
     assert read(tmp_path / "ours") == read(tmp_path / "theirs")
 
 
-@pytest.mark.lab("siw", cases="push*")
+@pytest.mark.lab("siw", cases="push*", long=True)
 def test_delete_works_only_in_copied_directories(bench, tmp_path, way):
     make(tmp_path, {"one": {"f": b""}, "two": {"g": b""}, "file": b"",
                     "to": {"one": {"gone": b""}, "two": {"gone": {}}, "three": {"stays": b""}, "stays": b""}})

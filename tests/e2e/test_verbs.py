@@ -24,6 +24,7 @@ def counters():
 
 
 @pytest.mark.needs("rxe", why="only rxe counts packets")
+@pytest.mark.lab("rxe")
 def test_data_goes_over_the_adapter(bench, tmp_path):
     size = 32 * BLOCK
     (tmp_path / "in").write_bytes(pattern(size))
@@ -58,6 +59,9 @@ def test_eight_mebibytes_of_locked_memory_suffice(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == data
 
 
+@pytest.mark.lab("siw")
+@pytest.mark.lab("rxe", long=True)
+@pytest.mark.lanes
 def test_less_locked_memory_means_smaller_lanes(bench, tmp_path):
     open_up(tmp_path)
     data = pattern(40 * BLOCK)
@@ -70,6 +74,9 @@ def test_less_locked_memory_means_smaller_lanes(bench, tmp_path):
 
 
 @pytest.mark.parametrize("who", ["source", "sink"])
+@pytest.mark.lab("rxe", cases="source")
+@pytest.mark.lab("siw", cases="sink")
+@pytest.mark.lab(long=True)
 def test_64_kib_of_locked_memory_fall_back_to_tcp_with_one_message(bench, tmp_path, who):
     open_up(tmp_path)
     data = pattern(4 * BLOCK)
@@ -85,6 +92,9 @@ def test_64_kib_of_locked_memory_fall_back_to_tcp_with_one_message(bench, tmp_pa
 
 
 @pytest.mark.parametrize("who", ["source", "sink"])
+@pytest.mark.lab("rxe", cases="sink")
+@pytest.mark.lab("siw", cases="source")
+@pytest.mark.lab(long=True)
 def test_64_kib_of_locked_memory_with_required_rdma_exit_45_with_the_remedy(bench, tmp_path, who):
     open_up(tmp_path)
     (tmp_path / "in").write_bytes(pattern(BLOCK))
@@ -98,6 +108,9 @@ def test_64_kib_of_locked_memory_with_required_rdma_exit_45_with_the_remedy(benc
 
 
 @pytest.mark.parametrize("asked", ["auto", "rdma"])
+@pytest.mark.lab("rxe", cases="auto")
+@pytest.mark.lab("siw", cases="rdma")
+@pytest.mark.lab(long=True)
 def test_memory_limit_lowered_during_a_transfer_is_reported(bench, tmp_path, asked):
     """The sink refuses the lane's next connection, and the source learns the reason."""
     open_up(tmp_path)
@@ -122,6 +135,10 @@ def test_memory_limit_lowered_during_a_transfer_is_reported(bench, tmp_path, ask
 
 
 @pytest.mark.parametrize("way", ["file", "stream"])
+@pytest.mark.lab("rxe", cases="stream")
+@pytest.mark.lab("siw", cases="file")
+@pytest.mark.lab(long=True)
+@pytest.mark.lanes
 def test_lane_moves_from_rdma_to_tcp_during_a_transfer(bench, tmp_path, way):
     """A lane whose RDMA connection breaks and can't be replaced continues over TCP."""
     data = pattern(80 * BLOCK)
@@ -136,6 +153,9 @@ def test_lane_moves_from_rdma_to_tcp_during_a_transfer(bench, tmp_path, way):
     assert "lane 0 continues over TCP, not RDMA" in source.errors(), source.errors()
 
 
+@pytest.mark.lab("siw")
+@pytest.mark.lab("rxe", long=True)
+@pytest.mark.lanes
 def test_repeatedly_breaking_rdma_connection_is_replaced_by_tcp(bench, tmp_path):
     """Three breaks in a short time."""
     data = pattern(80 * BLOCK)
@@ -162,6 +182,8 @@ def test_sink_may_rest_longer_than_the_timeout(bench, tmp_path):
 
 
 @pytest.mark.needs("root", why="only root sets pages aside")
+@pytest.mark.lab("siw")
+@pytest.mark.lab("rxe", long=True)
 def test_reserved_huge_pages_are_not_used(bench, tmp_path):
     """The administrator reserved them, for example for a database that starts later."""
     setting = pathlib.Path("/proc/sys/vm/nr_hugepages")

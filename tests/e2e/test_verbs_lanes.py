@@ -8,7 +8,7 @@ import pytest
 
 from hosts import BIN, COUNT, IWARP, OP, SIM, simulated
 
-pytestmark = [pytest.mark.moves_blocks, pytest.mark.lab, pytest.mark.lab_first]
+pytestmark = [pytest.mark.moves_blocks, pytest.mark.lab, pytest.mark.first]
 LIMIT = 600
 # With SLUICE_RDMA_OP set for the whole run, the other operations have runs of their own. iWARP has no write with
 # immediate; a short run tests one sending and one writing operation on one adapter.

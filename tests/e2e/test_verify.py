@@ -11,7 +11,7 @@ from faulty import LIAR, lying, refusing
 from hosts import leftovers, pattern
 from trees import fell, make, read, stale
 
-pytestmark = pytest.mark.moves_blocks
+pytestmark = [pytest.mark.moves_blocks, pytest.mark.any_lane]
 BLOCK = 256 << 10
 BIG = (6 << 20) + 4711  # 25 writes of a block, the last one short
 

@@ -12,7 +12,7 @@ import fnmatch
 
 import pytest
 
-from hosts import HAS_ADAPTER, LAB, TRANSPORT, USER
+from hosts import HAS_ADAPTER, IWARP, LAB, TRANSPORT, USER
 
 # What a test can need: (whether it is here, the kinds of machine that may lack it).
 NEEDS = {
@@ -25,10 +25,11 @@ NEEDS = {
     "tcp": (TRANSPORT == "tcp", ["any"]),
     "rxe": (TRANSPORT == "rxe", ["any"]),
     "siw": (TRANSPORT == "siw", ["any"]),
+    "iwarp": (IWARP, ["any"]),
     "sim": (TRANSPORT == "sim", ["any"]),
 }
 # SLUICE_TRANSPORT decides these: where the transport fits, no skip is declared.
-CHOSEN = {"kernel verbs", "verbs", "tcp", "rxe", "siw", "sim", "lab"}
+CHOSEN = {"kernel verbs", "verbs", "tcp", "rxe", "siw", "iwarp", "sim", "lab"}
 KINDS = {"any", "host", "lab", "rdma", "no-rdma", "root", "user"}
 
 
@@ -66,9 +67,12 @@ def apply_may_skip(item, kind, why, on=TRANSPORT, cases="*"):
 def pytest_configure(config):
     config.addinivalue_line("markers", "needs(what, ..., why): skipped, and declared, where one of these is missing")
     config.addinivalue_line("markers", "may_skip(kind, why, on, cases): declares skips that the test decides itself")
+    config.addinivalue_line("markers", "first: begun first, because at the end it would keep everybody waiting")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    items.sort(key=lambda i: i.get_closest_marker("first") is None)
     for item in items:
         for mark in item.iter_markers("needs"):
             apply_needs(item, *mark.args, **mark.kwargs)

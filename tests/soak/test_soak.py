@@ -6,6 +6,9 @@ import pathlib
 import re
 import subprocess
 
+import pytest
+
+pytestmark = pytest.mark.first
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = os.environ.get("SLUICE_TEST_BIN", str(HERE.parents[1] / "build" / "faults"))
 
