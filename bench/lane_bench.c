@@ -258,8 +258,8 @@ static int listen_for(struct end *e, unsigned *port)
 
 	e->listener = -1;
 	if (opts.rdma)
-		return verbs_listen(&at, *port, *port, port, &e->verbs);
-	e->listener = tcp_listen(&at, *port, *port, port);
+		return verbs_listen(&at, *port, *port, 0, port, &e->verbs);
+	e->listener = tcp_listen(&at, *port, *port, 0, port);
 	return e->listener < 0 ? -1 : 0;
 }
 

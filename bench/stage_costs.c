@@ -398,7 +398,7 @@ static void measure_blocks(const char *address)
 	}
 	at.in4 = (struct sockaddr_in){.sin_family = AF_INET};
 	check(inet_pton(AF_INET, address, &at.in4.sin_addr) == 1, "inet_pton");
-	check(verbs_listen(&at, 0, 0, &port, &listener) == 0, "verbs_listen");
+	check(verbs_listen(&at, 0, 0, 0, &port, &listener) == 0, "verbs_listen");
 	at.in4.sin_port = htons((uint16_t)port);
 	measure_lanes(attach_verbs, verbs);
 	for (unsigned side = LANE_SOURCE; side <= LANE_SINK; side++) {

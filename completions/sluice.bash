@@ -4,6 +4,10 @@
 _sluice_values() { # PREVIOUS CURRENT MORE-TRANSPORTS EQUALS
 	case $1 in
 	--transport) mapfile -t COMPREPLY < <(compgen -W "auto rdma tcp ${3-}" -- "$2") ;;
+	--tos)
+		mapfile -t COMPREPLY < <(compgen -W "af11 af12 af13 af21 af22 af23 af31 af32 af33 af41 af42 af43
+			cs0 cs1 cs2 cs3 cs4 cs5 cs6 cs7 ef le" -- "$2")
+		;;
 	--rdma-op) mapfile -t COMPREPLY < <(compgen -W "auto send write-imm write-send" -- "$2") ;;
 	--direct) mapfile -t COMPREPLY < <(compgen -W "auto on off" -- "$2") ;;
 	--print-digest)
@@ -32,7 +36,7 @@ _sluice_values() { # PREVIOUS CURRENT MORE-TRANSPORTS EQUALS
 }
 
 _sluice_common="--transport= --lanes= --depth= --block-size= --rdma-op= --rails= --direct= --memory=
-	--address= --port-range=
+	--address= --port-range= --tos=
 	--timeout= --connect-timeout= --bwlimit= --ipv4 --ipv6 --verbose --quiet --progress --json
 	--human-readable --help --version"
 _sluice_starts="--rsh= --rdcp-path= --transport= --address= --port-range= --timeout= --connect-timeout=
@@ -57,7 +61,7 @@ _sluice() {
 	rdbench)
 		files='' hosts=' '
 		options="$_sluice_starts --source= --target= --seconds= --plot= --lanes= --depth=
-			--block-size= --rdma-op= --rails= --direct= --memory= --bwlimit= --progress"
+			--block-size= --rdma-op= --rails= --direct= --memory= --bwlimit= --tos= --progress"
 		;;
 	rdcheck)
 		files='' hosts=' '

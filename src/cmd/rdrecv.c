@@ -31,7 +31,7 @@ static int accept_sender(struct stream_end *e, int left_ms, struct channel **ch,
 	union address local, peer;
 
 	(void)left_ms;
-	if (porter_new(&e->porter) || listen_for_sender(e, so->family))
+	if (porter_new(so->tos, &e->porter) || listen_for_sender(e, so->family))
 		return -1;
 	if (o->verbose || !e->port)
 		fprintf(stderr, "%s: listening on %s:%u\n", program_name(RDRECV),

@@ -362,6 +362,11 @@ enum rdma_op lane_rdma_op(const struct lane *l)
 	return l->setup.rdma_op;
 }
 
+unsigned lane_tos(const struct lane *l)
+{
+	return l->setup.tos;
+}
+
 struct pool *lane_pool(struct lane *l)
 {
 	return &l->pool;

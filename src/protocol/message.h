@@ -18,6 +18,7 @@
 #include <stdint.h>
 #include "base/cursor.h"
 #include "base/fail.h"
+#include "base/tos.h"
 #include "lane/cell_hash.h"
 #include "lane/head.h"
 
@@ -421,6 +422,7 @@ struct msg_start {
 	uint16_t rails; /* 0: no bound */
 	uint8_t direct; /* enum direct */
 	uint64_t memory_bytes; /* bytes for START_MEMORY, START_PROBE and START_SCRATCH */
+	uint16_t tos; /* --tos plus 1; 0: the host's default */
 };
 void msg_start_encode(struct writer *w, const struct msg_start *m);
 int msg_start_decode(const struct frame *f, struct msg_start *m);

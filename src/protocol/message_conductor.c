@@ -59,6 +59,7 @@ void msg_start_encode(struct writer *w, const struct msg_start *m)
 	put_u16(w, m->rails);
 	put_u8(w, m->direct);
 	put_u64(w, m->memory_bytes);
+	put_u16(w, m->tos);
 }
 
 static void start_take_limits(struct decoder *d, struct msg_start *m)
@@ -97,6 +98,8 @@ static void start_take_tree(struct decoder *d, struct msg_start *m)
 	m->direct = take_u8(&d->r);
 	decoder_require(d, m->direct < DIRECTS, "direct");
 	m->memory_bytes = take_u64(&d->r);
+	m->tos = take_u16(&d->r);
+	decoder_require(d, m->tos <= TOS_MOST, "tos");
 }
 
 int msg_start_decode(const struct frame *f, struct msg_start *m)

@@ -137,7 +137,7 @@ int route_listen(struct session *s, unsigned round)
 	struct msg_offer m = {.round = (uint8_t)round};
 
 	if (!s->porter) {
-		if (porter_new(&s->own_porter) < 0)
+		if (porter_new(s->o.tos, &s->own_porter) < 0)
 			return -1;
 		s->porter = s->own_porter;
 	}

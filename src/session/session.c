@@ -236,6 +236,7 @@ static int lane_end_open(struct session *s, unsigned i)
 		.timeout_ms = s->terms.timeout_ms,
 		.unchecked = s->o.unchecked,
 		.rdma_op = s->terms.rdma_op,
+		.tos = s->o.tos,
 		.mend = session_mend,
 		.ask = session_ask,
 		.mend_ctx = e,

@@ -292,11 +292,21 @@ static int await_progress(struct model_wire *w, uint64_t until_ms)
 	return reap_queue(w) < 0 ? -1 : 0;
 }
 
+static int check_sink_alive(struct model_wire *w)
+{
+	struct wire_signs now = {.credits = w->stored + w->released,
+				 .acknowledged = w->released,
+				 .awaits_ack = w->sends > 0,
+				 .fresh = !w->credited};
+
+	return patience_look(&w->patience, w->lane, &now);
+}
+
 static int await_sink(struct model_wire *w)
 {
 	if (await_progress(w, patience_next(&w->patience, w->lane, !w->credited)))
 		return -1;
-	return patience_look(&w->patience, w->lane, w->stored + w->released, !w->credited);
+	return check_sink_alive(w);
 }
 
 static int await_send_room(struct model_wire *w)
@@ -369,9 +379,7 @@ static int model_credit(struct wire *wire, uint64_t least, uint64_t *stored)
 {
 	struct model_wire *w = model_of(wire);
 
-	if (least == 0 && count_credited(w) < w->next &&
-	    (reap_queue(w) < 0 ||
-	     patience_look(&w->patience, w->lane, w->stored + w->released, !w->credited)))
+	if (least == 0 && count_credited(w) < w->next && (reap_queue(w) < 0 || check_sink_alive(w)))
 		return -1;
 	while (count_credited(w) < least)
 		if (await_sink(w))

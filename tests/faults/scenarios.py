@@ -450,8 +450,8 @@ class Files(Stream):
         put(top + "/key", KEY.encode() + b"\n", mode=0o600)
 
     def commands(self, bin_):
-        return [[w for w in self.rdrecv(bin_, ["-v", "-w4", "--key-file=key"], "t/out") if w != "-"],
-                [w for w in self.rdsend(bin_, ["-v", "--key-file=key"], "s/in") if w != "-"]]
+        return [[w for w in self.rdrecv(bin_, ["-v", "-w4", "--tos=cs1", "--key-file=key"], "t/out") if w != "-"],
+                [w for w in self.rdsend(bin_, ["-v", "--tos=ef", "--key-file=key"], "s/in") if w != "-"]]
 
 
 @add

@@ -186,7 +186,7 @@ static struct porter *porter_at(int listener)
 {
 	struct porter *p;
 
-	expect(porter_new(&p) == 0);
+	expect(porter_new(0, &p) == 0);
 	p->tcp[p->tcp_count++] = listener;
 	p->tcp_port = 1;
 	p->rdma[0] = (struct verbs_listener *)(uintptr_t)p;

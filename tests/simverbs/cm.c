@@ -179,7 +179,10 @@ EXPORT int rdma_set_option(struct rdma_cm_id *id, int level, int optname, void *
 		memcpy(&c->ack_timeout, optval, sizeof c->ack_timeout);
 		return 0;
 	case RDMA_OPTION_ID_TOS:
-		return optlen == sizeof(uint8_t) ? 0 : -1;
+		if (optlen != sizeof c->tos)
+			return -1;
+		memcpy(&c->tos, optval, sizeof c->tos);
+		return 0;
 	case RDMA_OPTION_ID_REUSEADDR:
 	case RDMA_OPTION_ID_AFONLY:
 		return optlen == sizeof(int) ? 0 : -1;

@@ -54,6 +54,7 @@ struct cm_id {
 	struct link *link;
 	/* Of this end's queue pair, as rdma_set_option() has it (0: not set), and of the path. */
 	uint8_t ack_timeout, path_timeout;
+	uint8_t tos; /* RDMA_OPTION_ID_TOS; a caller's id on iWARP: the listener's */
 	bool reported_end; /* DISCONNECTED was queued */
 	unsigned taken; /* events that were taken and not acknowledged */
 	const struct host_address *peer; /* of the address that was resolved */

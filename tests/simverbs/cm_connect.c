@@ -10,6 +10,7 @@
 #include "cm.h"
 #include "misuse.h"
 #include "order.h"
+#include "record.h"
 
 static const uint64_t busy_ns = 5000000;
 
@@ -119,6 +120,19 @@ void cm_hang_up(struct cm_id *c)
 	c->state = CM_ENDED;
 }
 
+/*
+ * Of RoCE and InfiniBand it is in the path, which the request carries to the other end. An iWARP
+ * end has its own, and a caller's end that of the listener (cma_iw_listen()). A driver may ignore
+ * it; that is not simulated.
+ */
+static void set_tos(struct cm_id *c)
+{
+	struct remote *r = &c->link->remote;
+
+	r->tos = is_iwarp() ? c->tos : c->request.connect.tos;
+	record_connection(&c->id, r->tos, &c->request.connect);
+}
+
 /* As the request has it, for both ends; but for receivers that are not ready, as the other end has
  * it. An end's own ACK timeout counts for its sends only (rdma_set_ack_timeout()). */
 static void set_retries(struct cm_id *c, uint8_t rnr_retry_count)
@@ -146,6 +160,7 @@ static void take_reply(struct cm_id *c, const struct message *m)
 {
 	engine_cancel(&c->timer);
 	set_retries(c, m->connect.rnr_retry_count);
+	set_tos(c);
 	if (!is_iwarp()) {
 		cm_report(c, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, &m->connect);
 		return;
@@ -252,6 +267,7 @@ EXPORT int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 	c->request.connect.from = id->route.addr.src_storage;
 	c->request.connect.to = id->route.addr.dst_storage;
 	c->request.connect.ack_timeout = c->path_timeout;
+	c->request.connect.tos = c->tos;
 	if (set_param(c, &c->request, param, p->req_private))
 		return -1;
 	engine_lock();
@@ -298,6 +314,7 @@ static void hear_caller(struct link *l, const struct message *m)
 	}
 	c->id.verbs = listener->id.verbs;
 	c->id.port_num = 1;
+	c->tos = listener->tos;
 	c->id.route.addr.src_storage = m->connect.to;
 	c->id.route.addr.dst_storage = m->connect.from;
 	c->state = CM_CALLED;
@@ -356,6 +373,7 @@ EXPORT int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 	if (c->state != CM_CALLED)
 		goto out;
 	set_retries(c, c->request.connect.rnr_retry_count);
+	set_tos(c);
 	q->must_listen = is_iwarp();
 	queue_pair_connect(q, &c->link->remote, true);
 	c->state = CM_ACCEPTED;

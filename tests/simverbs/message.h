@@ -38,7 +38,7 @@ struct message {
 			uint32_t process;
 			int32_t status; /* REJ */
 			uint8_t responder_resources, initiator_depth, retry_count, rnr_retry_count;
-			uint8_t ack_timeout; /* REQ: of the path */
+			uint8_t ack_timeout, tos; /* REQ: of the path */
 			uint32_t private_len; /* as the event reports it, with padding */
 			uint8_t private_data[MESSAGE_PRIVATE];
 		} connect;

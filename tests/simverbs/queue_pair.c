@@ -359,6 +359,7 @@ EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 	memset(init, 0, sizeof *init);
 	pthread_mutex_lock(&q->lock);
 	attr->qp_state = attr->cur_qp_state = qp->state;
+	attr->ah_attr.grh.traffic_class = q->remote ? q->remote->tos : 0;
 	attr->timeout = q->remote ? q->remote->ack_timeout : 0;
 	attr->retry_cnt = q->remote ? q->remote->retry_count : 0;
 	attr->rnr_retry = q->remote ? q->remote->rnr_retry_count : 0;

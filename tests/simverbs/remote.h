@@ -27,6 +27,7 @@ struct remote {
 	unsigned count;
 	/* What our sends to it may do, and after which time (4.096 us * 2^N) they are repeated. */
 	uint8_t retry_count, rnr_retry_count, ack_timeout;
+	uint8_t tos; /* of our packets to it */
 };
 
 void remote_init(struct remote *r);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <strings.h>
+#include "base/tos.h"
 
 enum { SECONDS_MOST = 24 * 60 * 60 };
 
@@ -98,6 +99,45 @@ int parse_seconds(const char *text, int *ms)
 	if (*text)
 		return -1;
 	*ms = (int)(whole * 1000 + part);
+	return 0;
+}
+
+/* Returns the DSCP of this name, -1 if there is none. RFC 2474: class selectors; RFC 2597: assured
+ * forwarding; RFC 3246: expedited forwarding; RFC 8622: lower effort. */
+static int find_dscp(const char *name)
+{
+	static const struct {
+		char name[5];
+		int dscp;
+	} names[] = {
+		{"cs0", 0},   {"cs1", 8},   {"cs2", 16},  {"cs3", 24},  {"cs4", 32},  {"cs5", 40},
+		{"cs6", 48},  {"cs7", 56},  {"af11", 10}, {"af12", 12}, {"af13", 14}, {"af21", 18},
+		{"af22", 20}, {"af23", 22}, {"af31", 26}, {"af32", 28}, {"af33", 30}, {"af41", 34},
+		{"af42", 36}, {"af43", 38}, {"ef", 46},   {"le", 1},
+	};
+
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+		if (strcasecmp(name, names[i].name) == 0)
+			return names[i].dscp;
+	}
+	return -1;
+}
+
+int parse_tos(const char *text, unsigned *out)
+{
+	int dscp = find_dscp(text);
+	unsigned hex;
+	uint64_t v;
+	char end;
+
+	if (dscp >= 0)
+		v = (uint64_t)dscp << 2;
+	else if (strncasecmp(text, "0x", 2) == 0 && strlen(text) <= 4 &&
+		 isxdigit((unsigned char)text[2]) && sscanf(text + 2, "%x%c", &hex, &end) == 1)
+		v = hex;
+	else if (parse_number(text, 0, TOS_MOST - 1, &v))
+		return -1;
+	*out = (unsigned)v + 1;
 	return 0;
 }
 

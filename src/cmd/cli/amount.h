@@ -18,6 +18,9 @@ int parse_seconds(const char *text, int *ms);
 int parse_number(const char *text, uint64_t least, uint64_t most, uint64_t *out);
 /* A TCP port, 0 to 65535. */
 int parse_port(const char *text, unsigned *out);
+/* A type of service: 0 to 255, "0x68", or the name of a DSCP, "af31" (ssh_config(5), IPQoS); as in
+ * base/tos.h. */
+int parse_tos(const char *text, unsigned *out);
 /* "7000" or "7000-7010". */
 int parse_ports(const char *text, unsigned *lo, unsigned *hi);
 

@@ -16,6 +16,7 @@
 #define NOT_QUOTED "names are not passed to a shell and need no quoting"
 #define TO_STDOUT "use - as DST, and later - as SRC"
 #define NO_CIPHER "ssh does not carry the data; use -o for options of ssh"
+#define USE_TOS "use --tos, which also takes the name of a DSCP, such as af31"
 #define ONE_FILE "a stream is one file; use rdcp to copy trees"
 #define ONE_SENDER "rdrecv always listens, and serves one sender; start it again for the next"
 
@@ -101,7 +102,11 @@ const struct refused_row refused_rows[] = {
 	{0, "compress-choice", RDCP, NO_COMPRESSION},
 	{0, "skip-compress", RDCP, NO_COMPRESSION},
 	{0, "max-alloc", RDCP, "use --memory"},
-	{0, "sockopts", RDCP, "use --lanes, --depth and --block-size"},
+	{0, "sockopts", RDCP,
+	 "use --tos for the type of service, --lanes, --depth and --block-size for speed"},
+	{0, "dscp", PROGRAMS | RDBENCH, USE_TOS},
+	{0, "tclass", PROGRAMS | RDBENCH, USE_TOS},
+	{'T', NULL, RDSEND | RDRECV, "use --tos"},
 	{0, "blocking-io", RDCP, "the program of --rsh never needs it"},
 	{0, "old-args", RDCP, NOT_QUOTED},
 	{0, "secluded-args", RDCP, NOT_QUOTED},

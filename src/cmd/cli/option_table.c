@@ -216,6 +216,8 @@ const struct option_row option_rows[] = {
 	 "limit the rate, and leave the rest of the link to others (default: no limit)"},
 	{'l', NULL, "KBITS", RDCP, GROUP_NETWORK, KIND_KBITS, AT(bwlimit), 0,
 	 "limit the rate to KBITS kbit/s, as in scp"},
+	{0, "tos", "TOS", PROGRAMS | RDBENCH, GROUP_NETWORK, KIND_TOS, AT(tos), 0,
+	 "type of service of packets: 0 to 255, or a DSCP as af21, cs1, ef, le"},
 	{'4', "ipv4", NULL, EVERY, GROUP_NETWORK, KIND_VALUE, AT(family), 4, "use IPv4 only"},
 	{'6', "ipv6", NULL, EVERY, GROUP_NETWORK, KIND_VALUE, AT(family), 6, "use IPv6 only"},
 

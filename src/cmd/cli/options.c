@@ -242,6 +242,8 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 		return parse_seconds(arg, at);
 	case KIND_PORTS:
 		return parse_ports(arg, &o->port_lo, &o->port_hi);
+	case KIND_TOS:
+		return parse_tos(arg, at);
 	case KIND_NUMBER:
 		return parse_number(arg, 0, UINT64_MAX, at);
 	case KIND_CLEAR:

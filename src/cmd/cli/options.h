@@ -67,6 +67,7 @@ struct options {
 	unsigned port_lo, port_hi;
 	unsigned rdma_op; /* enum rdma_op */
 	unsigned rails; /* 0: no bound */
+	unsigned tos; /* base/tos.h */
 	unsigned direct; /* enum direct */
 	int timeout_ms, connect_timeout_ms;
 
@@ -136,6 +137,7 @@ enum option_kind {
 	KIND_KBITS, /* uint64_t at */
 	KIND_SECONDS, /* int at, in ms */
 	KIND_PORTS, /* port_lo, port_hi */
+	KIND_TOS, /* unsigned at */
 	KIND_NUMBER, /* uint64_t at */
 	KIND_CLEAR, /* bool at = false */
 	KIND_ALWAYS, /* no effect: it is always on */

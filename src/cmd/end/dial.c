@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/tos.h"
 #include "base/worker.h"
 
 enum { RETRY_FIRST_MS = 10, RETRY_MS = 100, ATTEMPT_LEAST_MS = 1000 };
@@ -57,7 +58,7 @@ static int wait_fds(struct pollfd *fds, unsigned n, uint64_t deadline_ms)
 }
 
 /* Returns a connected descriptor, or -1 with errno. */
-static int connect_address(const union address *to, uint64_t deadline_ms)
+static int connect_address(const union address *to, unsigned tos, uint64_t deadline_ms)
 {
 	int fd = socket(to->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
@@ -66,7 +67,7 @@ static int connect_address(const union address *to, uint64_t deadline_ms)
 
 	if (fd < 0)
 		return -1;
-	if (connect(fd, &to->sa, address_len(to)) == 0)
+	if (tos_set(fd, to->sa.sa_family, tos) == 0 && connect(fd, &to->sa, address_len(to)) == 0)
 		return fd;
 	err = errno;
 	if (err == EINPROGRESS || err == EINTR) {
@@ -83,8 +84,8 @@ static int connect_address(const union address *to, uint64_t deadline_ms)
 
 /* Tries all addresses in turn. Each gets an equal share of the time left, so that a silent address
  * leaves time for the others. */
-static int connect_any_address(const union address *to, unsigned n, uint64_t deadline_ms,
-			       union address *dialed)
+static int connect_any_address(const union address *to, unsigned n, unsigned tos,
+			       uint64_t deadline_ms, union address *dialed)
 {
 	int refused = 0, fd = -1;
 
@@ -96,7 +97,7 @@ static int connect_any_address(const union address *to, unsigned n, uint64_t dea
 			share = ATTEMPT_LEAST_MS;
 		if (now + share > deadline_ms)
 			share = deadline_ms > now ? deadline_ms - now : 0;
-		fd = connect_address(&to[i], now + share);
+		fd = connect_address(&to[i], tos, now + share);
 		*dialed = to[i];
 		if (fd < 0 && errno == ECONNREFUSED)
 			refused = errno;
@@ -142,7 +143,7 @@ static int fail_unreachable(const struct dial_opts *o)
 static int dial_once(const struct dial_opts *o, const union address *to, unsigned n,
 		     uint64_t deadline_ms, struct channel **out, union address *dialed, bool *again)
 {
-	int fd = connect_any_address(to, n, deadline_ms, dialed);
+	int fd = connect_any_address(to, n, o->tos, deadline_ms, dialed);
 
 	*again = true;
 	if (fd < 0)

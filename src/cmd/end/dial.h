@@ -18,6 +18,7 @@ struct dial_opts {
 	const char *host;
 	unsigned port;
 	int family;
+	unsigned tos; /* base/tos.h */
 	int timeout_ms; /* --connect-timeout: for all attempts together */
 	int silence_ms; /* --timeout: how long a handshake may make no progress */
 	const struct psk *key;

@@ -37,6 +37,7 @@ void end_work_session(struct end_work *w, struct session_opts *so)
 		.memory = m->memory,
 		.rdma_op = m->rdma_op,
 		.rails = m->rails,
+		.tos = m->tos,
 		.unchecked = orders_unchecked(&w->orders),
 		.bwlimit = m->bwlimit,
 		.timeout_ms = (int)m->timeout_ms,

@@ -52,6 +52,7 @@ int start_message_make(const struct options *o, struct msg_start *m)
 		.rdma_op = (uint8_t)o->rdma_op,
 		.rails = (uint16_t)o->rails,
 		.direct = (uint8_t)o->direct,
+		.tos = (uint16_t)o->tos,
 	};
 	return copy_texts(&rules, m);
 }

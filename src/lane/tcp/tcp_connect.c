@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/tos.h"
 #include "lane/fault.h"
 #include "lane/hello.h"
 #include "lane/tcp/tcp.h"
@@ -65,7 +66,10 @@ static void start_attempt(struct dial *d, struct dial_attempt *a, const union ad
 	*a = (struct dial_attempt){.to = to};
 	d->alive++;
 	a->fd = socket(to->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-	if (a->fd < 0 || (connect(a->fd, &to->sa, address_len(to)) != 0 && errno != EINPROGRESS))
+	if (a->fd >= 0 && tos_set(a->fd, to->sa.sa_family, lane_tos(d->lane)) != 0)
+		drop_attempt(d, a, OUT_CONNECT, "setting the type of service failed");
+	else if (a->fd < 0 ||
+		 (connect(a->fd, &to->sa, address_len(to)) != 0 && errno != EINPROGRESS))
 		drop_attempt_errno(d, a, errno);
 }
 
@@ -226,7 +230,7 @@ int tcp_take(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd,
 
 /* ---- listening --------------------------------------------------------------------------- */
 
-static int listen_at(const union address *addr)
+static int listen_at(const union address *addr, unsigned tos)
 {
 	bool v6 = addr->sa.sa_family == AF_INET6;
 	int on = 1, fd, err;
@@ -238,6 +242,7 @@ static int listen_at(const union address *addr)
 	 * the port between bind and listen, so a failure of either counts alike. */
 	if ((!v6 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof on) == 0) &&
 	    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) == 0 &&
+	    tos_set(fd, addr->sa.sa_family, tos) == 0 &&
 	    bind(fd, &addr->sa, address_len(addr)) == 0 && listen(fd, SOMAXCONN) == 0)
 		return fd;
 	err = errno;
@@ -259,7 +264,7 @@ static unsigned get_port(const union address *a)
 	return ntohs(a->sa.sa_family == AF_INET6 ? a->in6.sin6_port : a->in4.sin_port);
 }
 
-int tcp_listen(const union address *addr, unsigned lo, unsigned hi, unsigned *port)
+int tcp_listen(const union address *addr, unsigned lo, unsigned hi, unsigned tos, unsigned *port)
 {
 	union address at = *addr;
 	socklen_t len = sizeof at;
@@ -271,7 +276,7 @@ int tcp_listen(const union address *addr, unsigned lo, unsigned hi, unsigned *po
 		lo = hi = p = get_port(addr);
 	do {
 		set_port(&at, p);
-		fd = listen_at(&at);
+		fd = listen_at(&at, tos);
 	} while (fd < 0 && (errno == EADDRINUSE || errno == EACCES) && p++ < hi);
 	if (fd < 0 && lo != hi) {
 		set_port(&at, 0);

@@ -15,7 +15,8 @@ int tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const u
 int tcp_take(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd, struct wire **out);
 
 /* Binds to addr and listens. port 0 in addr: the first free port of lo..hi, or any port if lo is 0.
- * Returns the descriptor, non-blocking, and the port in *port; or -1. */
-int tcp_listen(const union address *addr, unsigned lo, unsigned hi, unsigned *port);
+ * tos: see base/tos.h; callers inherit it. Returns the descriptor, non-blocking, and the port in
+ * *port; or -1. */
+int tcp_listen(const union address *addr, unsigned lo, unsigned hi, unsigned tos, unsigned *port);
 
 #endif

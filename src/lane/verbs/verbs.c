@@ -204,8 +204,10 @@ static int work_done(struct verbs *v, const struct ibv_wc *wc)
 	uint32_t slot = (uint32_t)wc->wr_id;
 	enum verbs_work work = (enum verbs_work)(wc->wr_id >> 32);
 
-	if (work <= WORK_WRITE_EMPTY)
+	if (work <= WORK_WRITE_EMPTY) {
 		v->sends--;
+		v->sends_done++;
+	}
 	if (wc->status != IBV_WC_SUCCESS)
 		return work_failed(v, wc);
 	if (work >= WORK_RECV_BLOCK && check_opcode(v, wc, work))
@@ -417,7 +419,12 @@ static bool is_fresh(const struct verbs *v)
 static int check_sink_alive(struct verbs *v)
 {
 	/* An acknowledgement by the adapter is a sign of life, too. */
-	if (patience_look(&v->patience, v->lane, v->stored + v->released, is_fresh(v)))
+	struct wire_signs now = {.credits = v->stored + v->released,
+				 .acknowledged = v->sends_done,
+				 .awaits_ack = v->sends > 0,
+				 .fresh = is_fresh(v)};
+
+	if (patience_look(&v->patience, v->lane, &now))
 		return verbs_fail(v, OUT_PEER_LOST, "%s", failed()->text);
 	return 0;
 }

@@ -107,6 +107,7 @@ struct verbs {
 
 	/* Posted and not yet reaped; the most that the device grants. */
 	uint32_t sends, sends_max;
+	uint64_t sends_done; /* reaped */
 	bool sends_inline; /* credits and notices are sent inline, without the ring's memory */
 	uint32_t credit_slot; /* else: the next credit slot of the ring to send from */
 	unsigned hellos; /* the peer's hellos that arrived */
@@ -164,6 +165,9 @@ int verbs_examine(struct verbs *v);
  * the peer's ACK timeout from ours then), or before the connection is accepted. An option that the
  * kernel does not have stays as it is. */
 void verbs_set_options(struct verbs *v);
+/* Sets the type of service (base/tos.h) of an id that will connect or listen. Returns 0, or -1 with
+ * errno. */
+int verbs_set_tos(struct rdma_cm_id *id, unsigned tos);
 /* How often the adapter sends again what is not acknowledged. */
 uint8_t verbs_retry_count(const struct verbs *v);
 

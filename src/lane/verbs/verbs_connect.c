@@ -160,6 +160,9 @@ static int open_id(struct verbs *v)
 			       "connect to %s: make the event channel non-blocking: %m", v->peer);
 	if (rdma_create_id(v->events, &v->id, v, RDMA_PS_TCP))
 		return fail_as(OUT_TRANSPORT, "connect to %s: create an RDMA id: %m", v->peer);
+	if (verbs_set_tos(v->id, lane_tos(v->lane)))
+		return fail_as(OUT_TRANSPORT, "connect to %s: set the type of service: %m",
+			       v->peer);
 	return 0;
 }
 

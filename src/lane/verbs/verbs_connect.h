@@ -29,7 +29,7 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 
 /* A listener on one address. Its descriptor polls readable when a caller may be waiting. */
 struct verbs_listener;
-int verbs_listen(const union address *addr, unsigned lo, unsigned hi, unsigned *port,
+int verbs_listen(const union address *addr, unsigned lo, unsigned hi, unsigned tos, unsigned *port,
 		 struct verbs_listener **out);
 void verbs_unlisten(struct verbs_listener *v);
 int verbs_listener_fd(const struct verbs_listener *v);

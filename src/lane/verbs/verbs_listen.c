@@ -142,7 +142,8 @@ static int set_nonblocking(int fd)
 }
 
 /* Tries one port. Returns 0, or -1 with errno. */
-static int listen_once(struct verbs_listener *v, const union address *addr, unsigned port)
+static int listen_once(struct verbs_listener *v, const union address *addr, unsigned tos,
+		       unsigned port)
 {
 	union address a = *addr;
 	int err;
@@ -156,7 +157,8 @@ static int listen_once(struct verbs_listener *v, const union address *addr, unsi
 		return -1;
 	}
 	errno = 0;
-	if (rdma_bind_addr(v->id, &a.sa) || !v->id->verbs || rdma_listen(v->id, BACKLOG)) {
+	if (verbs_set_tos(v->id, tos) || rdma_bind_addr(v->id, &a.sa) || !v->id->verbs ||
+	    rdma_listen(v->id, BACKLOG)) {
 		/* A loopback address can be bound, but belongs to no RDMA device. */
 		err = errno ? errno : ENODEV;
 		rdma_destroy_id(v->id);
@@ -170,17 +172,17 @@ static int listen_once(struct verbs_listener *v, const union address *addr, unsi
 /* A port is free only if both bind and listen succeed: on siw, bind succeeds even if TCP has the
  * port, and listen then fails. */
 static int listen_somewhere(struct verbs_listener *v, const union address *addr, unsigned lo,
-			    unsigned hi)
+			    unsigned hi, unsigned tos)
 {
 	unsigned fixed =
 		ntohs(addr->sa.sa_family == AF_INET6 ? addr->in6.sin6_port : addr->in4.sin_port);
 	int rc = -1;
 
 	if (fixed)
-		return listen_once(v, addr, fixed);
+		return listen_once(v, addr, tos, fixed);
 	if (!lo) {
 		for (unsigned i = 0; rc && i < PORT_TRIES; i++) {
-			rc = listen_once(v, addr, 0);
+			rc = listen_once(v, addr, tos, 0);
 			if (rc && errno != EADDRINUSE)
 				return -1;
 		}
@@ -188,7 +190,7 @@ static int listen_somewhere(struct verbs_listener *v, const union address *addr,
 	}
 	errno = EADDRINUSE;
 	for (unsigned port = lo; rc && port <= hi && port <= 65535; port++) {
-		rc = listen_once(v, addr, port);
+		rc = listen_once(v, addr, tos, port);
 		if (rc && errno != EADDRINUSE)
 			return -1;
 	}
@@ -206,7 +208,7 @@ static int listen_failed(const struct verbs_listener *v, unsigned lo, unsigned h
 	return fail_as(OUT_SOCKET, "listen for RDMA at %s: %m", v->where);
 }
 
-int verbs_listen(const union address *addr, unsigned lo, unsigned hi, unsigned *port,
+int verbs_listen(const union address *addr, unsigned lo, unsigned hi, unsigned tos, unsigned *port,
 		 struct verbs_listener **out)
 {
 	struct verbs_listener *v = calloc(1, sizeof *v);
@@ -219,7 +221,7 @@ int verbs_listen(const union address *addr, unsigned lo, unsigned hi, unsigned *
 		fail_as(OUT_TRANSPORT, "listen for RDMA at %s: %s: %m", v->where, cm_device);
 		goto failed;
 	}
-	if (listen_somewhere(v, addr, lo, hi)) {
+	if (listen_somewhere(v, addr, lo, hi, tos)) {
 		listen_failed(v, lo, hi);
 		goto failed;
 	}

@@ -42,10 +42,10 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 	return fail_as(OUT_TRANSPORT, "%s", none);
 }
 
-int verbs_listen(const union address *addr, unsigned lo, unsigned hi, unsigned *port,
+int verbs_listen(const union address *addr, unsigned lo, unsigned hi, unsigned tos, unsigned *port,
 		 struct verbs_listener **out)
 {
-	(void)addr, (void)lo, (void)hi, (void)port, (void)out;
+	(void)addr, (void)lo, (void)hi, (void)tos, (void)port, (void)out;
 	return fail_as(OUT_TRANSPORT, "%s", none);
 }
 

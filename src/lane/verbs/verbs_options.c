@@ -87,3 +87,18 @@ void verbs_set_options(struct verbs *v)
 	if (n && rdma_set_option(v->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &n, sizeof n))
 		log_debug("%s: set the ACK timeout: %m", v->peer);
 }
+
+/*
+ * Before the route is resolved: for RoCE, the kernel puts the octet into the path record, and the
+ * request carries it to the other end's queue pair; for InfiniBand over IPv4 it is the QoS class of
+ * the path query (cma.c, cma_resolve_iboe_route() and cma_query_ib_route()). iWARP takes it from
+ * the id that connects or listens (cma_connect_iw(), cma_iw_listen()).
+ */
+int verbs_set_tos(struct rdma_cm_id *id, unsigned tos)
+{
+	uint8_t octet = (uint8_t)(tos - 1);
+
+	if (!tos)
+		return 0;
+	return rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &octet, sizeof octet);
+}

@@ -21,12 +21,13 @@ enum {
 
 /* ---- life ------------------------------------------------------------------------------ */
 
-int porter_new(struct porter **out)
+int porter_new(unsigned tos, struct porter **out)
 {
 	struct porter *p = calloc(1, sizeof *p);
 
 	if (!p)
 		return fail_as(OUT_MEMORY, "set up listeners: %m");
+	p->tos = tos;
 	p->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (p->stop < 0) {
 		fail_as(OUT_MEMORY, "set up listeners: %m");
@@ -77,7 +78,7 @@ static int bind_from(struct porter *p, unsigned from, unsigned port)
 {
 	for (unsigned i = from; i < p->wanted_count; i++) {
 		unsigned got;
-		int fd = tcp_listen(&p->wanted[i], port, port, &got);
+		int fd = tcp_listen(&p->wanted[i], port, port, p->tos, &got);
 
 		if (fd < 0) {
 			while (p->tcp_count > from)
@@ -150,7 +151,7 @@ int porter_listen_rdma(struct porter *p, const union address *addr, unsigned lo,
 	if (p->rdma_count == OFFER_MAX)
 		return fail_as(OUT_TRANSPORT, "listen for RDMA at more than %d addresses",
 			       OFFER_MAX);
-	if (verbs_listen(addr, lo, hi, port, &p->rdma[p->rdma_count]) < 0)
+	if (verbs_listen(addr, lo, hi, p->tos, port, &p->rdma[p->rdma_count]) < 0)
 		return -1;
 	p->rdma_at[p->rdma_count] = address_with_port(addr, *port);
 	if (p->rdma_count++ == 0)

@@ -23,7 +23,8 @@
 
 struct porter;
 
-int porter_new(struct porter **out);
+/* tos: of its TCP listeners and their callers, and of its RDMA listeners (base/tos.h). */
+int porter_new(unsigned tos, struct porter **out);
 /* Stops the thread, and closes the listeners and all callers that no lane took. p may be NULL. */
 void porter_free(struct porter *p);
 

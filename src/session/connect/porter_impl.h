@@ -28,6 +28,7 @@ struct porter {
 	struct verbs_listener *rdma[OFFER_MAX];
 	union address rdma_at[OFFER_MAX]; /* where these listen */
 	unsigned rdma_count, rdma_port;
+	unsigned tos;
 
 	struct strangers strangers;
 	bool admitted; /* a peer was admitted: others get an alert */

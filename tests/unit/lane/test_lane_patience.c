@@ -17,6 +17,9 @@ enum { LONG_MS = 60000 };
 
 enum answer { SILENT, IDLE, BUSY };
 
+/* A send has not completed. */
+static bool sends_wait;
+
 static struct {
 	enum answer answer;
 	unsigned asked;
@@ -83,7 +86,7 @@ static uint64_t wait_ms(struct lane *l, bool fresh, uint64_t most_ms)
 		ts.tv_sec = ts.tv_nsec / 1000000000;
 		ts.tv_nsec %= 1000000000;
 		nanosleep(&ts, NULL);
-		if (patience_look(&p, l, 7, fresh))
+		if (patience_look(&p, l, &(struct wire_signs){7, 3, sends_wait, fresh}))
 			return clock_ms() - from;
 	}
 	return 0;
@@ -119,6 +122,22 @@ static void busy_sink_is_waited_for(void **state)
 	assert_int_equal(wait_ms(l, false, 2000), 0);
 	assert_int_equal(wait_ms(l, true, 1000), 0);
 	assert_true(sink.asked > 3);
+	lane_free(l);
+}
+
+/* The adapter of a busy sink acknowledges, too. */
+static void unacknowledged_sends_are_given_the_timeout_also_by_a_busy_sink(void **state)
+{
+	struct lane *l = lane_of(800, BUSY);
+	uint64_t took;
+
+	(void)state;
+	sends_wait = true;
+	took = wait_ms(l, false, LONG_MS);
+	sends_wait = false;
+	assert_in_range(took, 800, 1200);
+	assert_int_equal(failed()->code, OUT_PEER_LOST);
+	assert_non_null(strstr(failed()->text, "nothing was acknowledged for 0.8 s"));
 	lane_free(l);
 }
 
@@ -164,9 +183,9 @@ static void own_pause_is_not_counted_as_sink_silence(void **state)
 	struct patience p = {0};
 
 	(void)state;
-	assert_int_equal(patience_look(&p, l, 7, false), 0);
+	assert_int_equal(patience_look(&p, l, &(struct wire_signs){.credits = 7}), 0);
 	nanosleep(&pause, NULL);
-	assert_int_equal(patience_look(&p, l, 7, false), 0);
+	assert_int_equal(patience_look(&p, l, &(struct wire_signs){.credits = 7}), 0);
 	assert_true(p.quiet_ms <= 1000 / CHECKS + 1);
 	lane_free(l);
 }
@@ -177,6 +196,7 @@ int main(void)
 		cmocka_unit_test(silent_sink_is_given_the_timeout),
 		cmocka_unit_test(sink_that_waits_for_blocks_is_given_the_timeout),
 		cmocka_unit_test(busy_sink_is_waited_for),
+		cmocka_unit_test(unacknowledged_sends_are_given_the_timeout_also_by_a_busy_sink),
 		cmocka_unit_test(fresh_wire_is_given_less_time),
 		cmocka_unit_test(fresh_wire_without_an_answer_is_given_the_timeout),
 		cmocka_unit_test(answer_for_another_epoch_is_ignored),

@@ -23,7 +23,7 @@ static int listen_anywhere(in_addr_t host, union address *at)
 	int fd;
 
 	*at = (union address){.in4 = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(host)}};
-	fd = tcp_listen(at, 0, 0, &port);
+	fd = tcp_listen(at, 0, 0, 0, &port);
 	at->in4.sin_port = htons((uint16_t)port);
 	return fd;
 }

@@ -298,6 +298,7 @@ static inline void sample_start(enum sample_size size, struct writer *w)
 		.rails = OF(0, 2, UINT16_MAX),
 		.direct = OF(DIRECT_AUTO, DIRECT_ON, DIRECT_OFF),
 		.memory_bytes = OF(0, 0x6162636465666768, UINT64_MAX),
+		.tos = OF(0, 105, TOS_MOST),
 	};
 
 	sample_bytes(size, m.secret, sizeof m.secret);

@@ -334,7 +334,7 @@ int pair_use_proxy(struct pair *p)
 {
 	union address at = address_loopback(AF_INET, 0);
 
-	p->proxy.listener = tcp_listen(&at, 0, 0, &p->proxy.port);
+	p->proxy.listener = tcp_listen(&at, 0, 0, 0, &p->proxy.port);
 	p->proxy.stop = eventfd(0, EFD_CLOEXEC);
 	if (p->proxy.listener < 0)
 		return -1;

@@ -134,7 +134,7 @@ static void *open_there(void *arg)
 	struct opening *o = arg;
 	union address a = host_address(o->door->address, 0);
 
-	o->rc = verbs_listen(&a, 0, 0, &o->door->port, &o->door->listener);
+	o->rc = verbs_listen(&a, 0, 0, 0, &o->door->port, &o->door->listener);
 	o->why = *failed();
 	return NULL;
 }

@@ -638,6 +638,37 @@ static void sizes_rates_and_times_are_parsed(void **state)
 	assert_int_equal(parse_port("65536", &lo), -1);
 }
 
+static void types_of_service_are_numbers_or_names(void **state)
+{
+	static const struct {
+		const char *text;
+		unsigned octet;
+	} good[] = {
+		{"0", 0},     {"255", 255}, {"0xB8", 184}, {"0x1", 1},  {"cs0", 0},
+		{"cs7", 224}, {"af11", 40}, {"AF43", 152}, {"ef", 184}, {"le", 4},
+	};
+	static const char *const bad[] = {"256", "-1", "",     "0x",   "0x100", "0x+1",
+					  "0xg", "1x", "af10", "af44", "cs8",   "af"};
+	struct options o;
+	unsigned tos;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof good / sizeof *good; i++) {
+		assert_int_equal(parse_tos(good[i].text, &tos), 0);
+		assert_int_equal(tos, good[i].octet + 1);
+	}
+	for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++)
+		assert_int_equal(parse_tos(bad[i], &tos), -1);
+	assert_int_equal(parse(&o, RDCP, "a", "b", NULL), 0);
+	assert_int_equal(o.tos, 0);
+	options_free(&o);
+	assert_int_equal(parse(&o, RDBENCH, "--tos=af21", "host", NULL), 0);
+	assert_int_equal(o.tos, 0x48 + 1);
+	options_free(&o);
+	refused("--tos", RDSEND, "-T", "ef", "host", "7000");
+	refused("--tos", RDCP, "--dscp=ef", "a", "b");
+}
+
 static void amounts_are_printed_with_units(void **state)
 {
 	char s[32];
@@ -721,6 +752,7 @@ int main(void)
 		cmocka_unit_test(every_rsync_option_is_known),
 		cmocka_unit_test(option_tables_agree),
 		cmocka_unit_test(sizes_rates_and_times_are_parsed),
+		cmocka_unit_test(types_of_service_are_numbers_or_names),
 		cmocka_unit_test(amounts_are_printed_with_units),
 		cmocka_unit_test(remote_program_is_quoted_for_the_shell),
 		cmocka_unit_test(remote_command_is_fixed),

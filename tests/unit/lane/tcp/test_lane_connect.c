@@ -18,6 +18,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/tos.h"
 #include "lane/connect.h"
 #include "lane/tcp/tcp_connect.h"
 #include "lane/wire.h"
@@ -36,7 +37,7 @@ static int listen_anywhere(union address *at)
 	int fd;
 
 	*at = loopback();
-	fd = tcp_listen(at, 0, 0, &port);
+	fd = tcp_listen(at, 0, 0, 0, &port);
 	at->in4.sin_port = htons((uint16_t)port);
 	return fd;
 }
@@ -273,16 +274,60 @@ static void test_listen_finds_a_free_port_in_its_range(void **arg)
 	held = listen_anywhere(&first);
 	assert_true(held >= 0);
 	taken = ntohs(first.in4.sin_port);
-	assert_int_equal(tcp_listen(&at, taken, taken, &port), -1);
+	assert_int_equal(tcp_listen(&at, taken, taken, 0, &port), -1);
 	snprintf(want, sizeof want, "listen on 127.0.0.1:%u: Address already in use", taken);
 	assert_string_equal(failed()->text, want);
 	if (taken + 20 < 65535) {
-		fd = tcp_listen(&at, taken, taken + 20, &port);
+		fd = tcp_listen(&at, taken, taken + 20, 0, &port);
 		assert_true(fd >= 0);
 		assert_in_range(port, taken + 1, taken + 20);
 		close_fd(fd);
 	}
 	close_fd(held);
+}
+
+static int octet_of(int fd, int family)
+{
+	int octet = -1;
+	socklen_t len = sizeof octet;
+
+	if (family == AF_INET6)
+		assert_int_equal(getsockopt(fd, IPPROTO_IPV6, IPV6_TCLASS, &octet, &len), 0);
+	else
+		assert_int_equal(getsockopt(fd, IPPROTO_IP, IP_TOS, &octet, &len), 0);
+	return octet;
+}
+
+/* The kernel keeps the two bits of ECN for itself. */
+static void test_type_of_service_is_set_and_inherited(void **arg)
+{
+	union address at[] = {address_loopback(AF_INET, 0), address_loopback(AF_INET6, 0)};
+
+	(void)arg;
+	for (unsigned i = 0; i < 2; i++) {
+		int family = at[i].sa.sa_family, listener, near, far;
+		union address to;
+		unsigned port;
+
+		listener = tcp_listen(&at[i], 0, 0, 0xb9 + 1, &port);
+		if (listener < 0 && family == AF_INET6)
+			continue; /* this host has no IPv6 */
+		to = address_with_port(&at[i], port);
+		assert_int_equal(octet_of(listener, family), 0xb8);
+		near = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		assert_int_equal(octet_of(near, family), 0);
+		assert_int_equal(tos_set(near, family, 0), 0);
+		assert_int_equal(octet_of(near, family), 0);
+		assert_int_equal(tos_set(near, family, 0x48 + 1), 0);
+		assert_int_equal(octet_of(near, family), 0x48);
+		assert_int_equal(connect(near, &to.sa, address_len(&to)), 0);
+		far = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+		assert_int_equal(octet_of(far, family), 0xb8);
+		close_fd(near);
+		close_fd(far);
+		close_fd(listener);
+	}
+	assert_int_equal(tos_set(-1, AF_INET, 1), -1);
 }
 
 static void test_addresses_are_printed(void **arg)
@@ -314,6 +359,7 @@ int main(void)
 		cmocka_unit_test(test_silent_address_times_out),
 		cmocka_unit_test(test_abort_ends_dialing),
 		cmocka_unit_test(test_listen_finds_a_free_port_in_its_range),
+		cmocka_unit_test(test_type_of_service_is_set_and_inherited),
 		cmocka_unit_test(test_addresses_are_printed),
 	};
 

@@ -464,7 +464,7 @@ static void *listen_checks(void *arg)
 	int fd;
 
 	(void)arg;
-	fd = tcp_listen(&a, 0, 0, &tcp);
+	fd = tcp_listen(&a, 0, 0, 0, &tcp);
 	if (fd < 0)
 		return (void *)"no TCP listener";
 	if (!verbs_present(why, sizeof why) || why[0])
@@ -474,17 +474,17 @@ static void *listen_checks(void *arg)
 	else if (verbs_behind(&lo))
 		bad = "RDMA behind 127.0.0.1";
 	/* The first free port of a range, also where RDMA and TCP share ports (siw). */
-	else if (verbs_listen(&a, tcp, tcp + 20, &port, &v) || port < tcp || port > tcp + 20)
+	else if (verbs_listen(&a, tcp, tcp + 20, 0, &port, &v) || port < tcp || port > tcp + 20)
 		bad = "no listener in a range";
-	else if (verbs_listen(&a, port, port, &other, &second) == 0)
+	else if (verbs_listen(&a, port, port, 0, &other, &second) == 0)
 		bad = "two listeners on one port";
 	else if (failed()->code != OUT_SOCKET)
 		bad = "the wrong failure for a port that is taken";
 	taken = host_address(far.address, port);
-	if (!bad && verbs_listen(&taken, 0, 0, &other, &second) == 0)
+	if (!bad && verbs_listen(&taken, 0, 0, 0, &other, &second) == 0)
 		bad = "two listeners on one address";
 	if (!bad &&
-	    (verbs_listen(&lo, 0, 0, &other, &second) == 0 || failed()->code != OUT_TRANSPORT))
+	    (verbs_listen(&lo, 0, 0, 0, &other, &second) == 0 || failed()->code != OUT_TRANSPORT))
 		bad = "a listener on 127.0.0.1, or the wrong failure";
 	verbs_unlisten(second);
 	verbs_unlisten(v);

@@ -50,7 +50,7 @@ static struct porter *listening(void)
 	union address at = loopback(0);
 	struct porter *p;
 
-	assert_int_equal(porter_new(&p), 0);
+	assert_int_equal(porter_new(0, &p), 0);
 	assert_int_equal(porter_listen_tcp(p, &at, 0, 0), 0);
 	assert_true(porter_tcp_port(p) > 0);
 	return p;
@@ -159,7 +159,7 @@ static void test_port_moves_when_taken_at_another_address(void **state)
 
 	(void)state;
 	other.in4.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1);
-	assert_int_equal(porter_new(&in_the_way), 0);
+	assert_int_equal(porter_new(0, &in_the_way), 0);
 	assert_int_equal(porter_listen_tcp(in_the_way, &other, port, port), 0);
 	assert_int_equal(porter_listen_tcp(p, &other, 0, 0), 0);
 	assert_int_not_equal(porter_tcp_port(p), port);
@@ -176,13 +176,13 @@ static void test_taken_port_range_fails(void **state)
 	unsigned port = porter_tcp_port(taken);
 
 	(void)state;
-	assert_int_equal(porter_new(&p), 0);
+	assert_int_equal(porter_new(0, &p), 0);
 	assert_int_equal(porter_listen_tcp(p, &at, port, port), -1);
 	assert_int_equal(failed()->code, OUT_SOCKET);
 	assert_non_null(strstr(failed()->text, "Address already in use"));
 	porter_free(p);
 	/* The next port is free (or its neighbour, if another process has just taken that). */
-	assert_int_equal(porter_new(&p), 0);
+	assert_int_equal(porter_new(0, &p), 0);
 	assert_int_equal(porter_listen_tcp(p, &at, port, port + 20), 0);
 	assert_in_range(porter_tcp_port(p), port + 1, port + 20);
 	porter_free(p);
@@ -195,7 +195,7 @@ static void test_porter_listens_on_all_addresses_by_default(void **state)
 	int fd;
 
 	(void)state;
-	assert_int_equal(porter_new(&p), 0);
+	assert_int_equal(porter_new(0, &p), 0);
 	assert_int_equal(porter_listen_tcp(p, NULL, 0, 0), 0);
 	fd = dial_connect(porter_tcp_port(p));
 	assert_true(fd >= 0);

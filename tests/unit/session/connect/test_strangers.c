@@ -33,7 +33,7 @@ static union address loopback(unsigned last, unsigned at)
 static int listen_here(void)
 {
 	union address at = loopback(1, 0);
-	int fd = tcp_listen(&at, 0, 0, &port);
+	int fd = tcp_listen(&at, 0, 0, 0, &port);
 
 	assert_true(fd >= 0);
 	return fd;
