@@ -25,7 +25,8 @@ def hosts():
 @pytest.mark.needs("verbs", why="it is about verbs; the lab runs it")
 @pytest.mark.timeout(LIMIT + 20)
 @pytest.mark.parametrize("program, op", [
-    *(("test_lane_verbs", op) for op in OPS),
+    # As in tests/simverbs/meson.build: the largest lane needs more locked memory than is common, and siw asks root too.
+    *(("test_lane_verbs", op) for op in (OPS if SIM != "siw-iwarp" else [])),
     *(("test_verbs_peers", op) for op in (OPS if COUNT > 1 else OPS[:1])),
     ("test_verbs_writes", "")])  # with each writing operation
 def test_verbs_unit_test_passes(program, op):
