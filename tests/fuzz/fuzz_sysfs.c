@@ -25,7 +25,7 @@
 #include "cmd/check/survey.h"
 #include "cmd/conductor/loopback.h"
 #include "expect.h"
-#include "host/node.h"
+#include "host/numa.h"
 #include "session/connect/nics.h"
 
 enum { INPUT_MAX = 24 << 10, DEEP_MAX = 16, NODES = 3 };
@@ -316,7 +316,7 @@ static void read_adapter(const char *sys, const struct adapter *a)
 	adapter_gid_for(sys, a, &at_6, &gid);
 	if (adapter_at_netdev(sys, a->netdev, &other))
 		expect(other.port >= 1);
-	expect(node_of_adapter(sys, a->device) >= -1);
+	expect(numa_node_of(sys, a->device) >= -1);
 }
 
 static void read_adapters(const char *sys)
@@ -336,7 +336,7 @@ static void read_nodes(const char *sys)
 
 	memset(&all, 0xff, sizeof all);
 	for (int i = -1; i < NODES; i++)
-		if (node_processors(sys, i, &all, &some))
+		if (numa_processors(sys, i, &all, &some))
 			expect(i >= 0 && CPU_COUNT(&some) > 0);
 }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include "host/node.h"
+#include "host/numa.h"
 #include "lane/memlock.h"
 #include "lane/verbs/verbs.h"
 
@@ -233,7 +233,7 @@ static int make_memory(struct verbs *v)
 int verbs_equip(struct verbs *v)
 {
 	/* Before the memory is registered, because registered pages cannot move. */
-	node_settle(NULL, device_name(v), v->pool->pages.base, v->pool->pages.mapped);
+	numa_settle(NULL, device_name(v), v->pool->pages.base, v->pool->pages.mapped);
 	if (check_device(v) || make_cq(v) || make_qp(v))
 		return -1;
 	verbs_free(v->stale);

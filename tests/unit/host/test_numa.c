@@ -2,7 +2,7 @@
 
 /* Which NUMA node a lane runs on, with a /sys made for the test. */
 
-#include "host/node.h"
+#include "host/numa.h"
 
 #include <pthread.h>
 #include <setjmp.h>
@@ -80,16 +80,16 @@ static int remove_sysfs(void **state)
 static void test_adapter_node_is_read(void **state)
 {
 	(void)state;
-	assert_int_equal(node_of_adapter(root, "near"), 0);
-	assert_int_equal(node_of_adapter(root, "other"), 1);
-	assert_int_equal(node_of_adapter(root, "soft"), -1);
-	assert_int_equal(node_of_adapter(root, "none"), -1);
-	assert_int_equal(node_of_adapter(root, "../../../etc"), -1);
-	assert_int_equal(node_of_adapter("/nonexistent", "near"), -1);
+	assert_int_equal(numa_node_of(root, "near"), 0);
+	assert_int_equal(numa_node_of(root, "other"), 1);
+	assert_int_equal(numa_node_of(root, "soft"), -1);
+	assert_int_equal(numa_node_of(root, "none"), -1);
+	assert_int_equal(numa_node_of(root, "../../../etc"), -1);
+	assert_int_equal(numa_node_of("/nonexistent", "near"), -1);
 	write_file("devices/system/node/online", "0\n");
-	assert_int_equal(node_of_adapter(root, "near"), -1);
+	assert_int_equal(numa_node_of(root, "near"), -1);
 	write_file("devices/system/node/online", "0,3\n");
-	assert_int_equal(node_of_adapter(root, "near"), 0);
+	assert_int_equal(numa_node_of(root, "near"), 0);
 	write_file("devices/system/node/online", "0-1\n");
 }
 
@@ -103,15 +103,15 @@ static void test_only_allowed_processors_are_used(void **state)
 	CPU_SET(3, &allowed);
 	CPU_SET(5, &allowed);
 	CPU_SET(8, &allowed);
-	assert_true(node_processors(root, 5, &allowed, &got));
+	assert_true(numa_processors(root, 5, &allowed, &got));
 	assert_int_equal(CPU_COUNT(&got), 2);
 	assert_true(CPU_ISSET(3, &got) && CPU_ISSET(8, &got));
 	CPU_ZERO(&allowed);
 	CPU_SET(1, &allowed);
-	assert_false(node_processors(root, 5, &allowed, &got));
-	assert_false(node_processors(root, 6, &allowed, &got));
+	assert_false(numa_processors(root, 5, &allowed, &got));
+	assert_false(numa_processors(root, 6, &allowed, &got));
 	write_file("devices/system/node/node5/cpulist", "\n");
-	assert_false(node_processors(root, 5, &allowed, &got));
+	assert_false(numa_processors(root, 5, &allowed, &got));
 }
 
 /* In a thread of its own, as a lane runs; the result of that. */
@@ -130,7 +130,7 @@ static void *settle(void *arg)
 		return NULL;
 	memset(p.blocks[3].data, 3, 256 << 10);
 	for (unsigned i = 0; i < 3; i++) {
-		node_settle(root, s->devices[i], p.pages.base, p.pages.mapped);
+		numa_settle(root, s->devices[i], p.pages.base, p.pages.mapped);
 		sched_getaffinity(0, sizeof s->after[i], &s->after[i]);
 	}
 	s->whole = p.blocks[3].data[0] == 3 && p.blocks[3].data[(256 << 10) - 1] == 3 &&
@@ -151,7 +151,7 @@ static void test_thread_and_its_blocks_move_to_the_node(void **state)
 	assert_int_equal(pthread_join(t, NULL), 0);
 	assert_true(s.whole);
 	for (int node = 0; node < 2; node++) {
-		assert_true(node_processors(root, node, &before, &right));
+		assert_true(numa_processors(root, node, &before, &right));
 		assert_true(CPU_EQUAL(&s.after[node], &right));
 	}
 	/* With an adapter without a node it stays where it was. */

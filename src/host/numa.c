@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "host/node.h"
+#include "host/numa.h"
 
 #include <linux/mempolicy.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static bool has_several_nodes(const char *root)
 	return strpbrk(list, "-,") != NULL;
 }
 
-int node_of_adapter(const char *root, const char *device)
+int numa_node_of(const char *root, const char *device)
 {
 	const char *sys = root ? root : "/sys";
 	char path[512];
@@ -55,7 +55,7 @@ int node_of_adapter(const char *root, const char *device)
 	return node >= 0 && node < NODES_MAX ? node : -1;
 }
 
-bool node_processors(const char *root, int node, const cpu_set_t *allowed, cpu_set_t *out)
+bool numa_processors(const char *root, int node, const cpu_set_t *allowed, cpu_set_t *out)
 {
 	cpu_set_t cpus;
 
@@ -75,9 +75,9 @@ static bool move_memory(int node, void *base, size_t bytes)
 	return syscall(SYS_mbind, base, bytes, MPOL_PREFERRED, nodes, NODES_MAX, MPOL_MF_MOVE) == 0;
 }
 
-void node_settle(const char *root, const char *device, void *base, size_t bytes)
+void numa_settle(const char *root, const char *device, void *base, size_t bytes)
 {
-	int node = node_of_adapter(root, device);
+	int node = numa_node_of(root, device);
 	cpu_set_t allowed, cpus;
 	bool thread_moved, memory_moved;
 
@@ -86,7 +86,7 @@ void node_settle(const char *root, const char *device, void *base, size_t bytes)
 	/* The main thread is never moved, so its affinity is what the user allowed. This thread may
 	 * still be bound to the node of another adapter. */
 	thread_moved = sched_getaffinity(getpid(), sizeof allowed, &allowed) == 0 &&
-		       node_processors(root, node, &allowed, &cpus) &&
+		       numa_processors(root, node, &allowed, &cpus) &&
 		       sched_setaffinity(0, sizeof cpus, &cpus) == 0;
 	memory_moved = move_memory(node, base, bytes);
 	log_debug("%s is on NUMA node %d: the lane's thread %s there, its blocks %s", device, node,

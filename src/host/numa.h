@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HOST_NODE_H
-#define HOST_NODE_H
+#ifndef HOST_NUMA_H
+#define HOST_NUMA_H
 
 /*
  * NUMA placement: on a machine with several nodes, a lane's thread and blocks move to the node of
@@ -14,12 +14,12 @@
 
 /* The node of an adapter (not of a port) on a machine with several nodes; -1: no choice. root as in
  * host/adapter.h. */
-int node_of_adapter(const char *root, const char *device);
+int numa_node_of(const char *root, const char *device);
 /* Those of the allowed processors that belong to a node; false if there are none. */
-bool node_processors(const char *root, int node, const cpu_set_t *allowed, cpu_set_t *out);
+bool numa_processors(const char *root, int node, const cpu_set_t *allowed, cpu_set_t *out);
 
 /* Moves the calling thread and its memory to that node, within the processors that the process's
  * first thread may use. */
-void node_settle(const char *root, const char *device, void *base, size_t bytes);
+void numa_settle(const char *root, const char *device, void *base, size_t bytes);
 
 #endif
