@@ -7,7 +7,7 @@
  * is memory to grow. Positions depend on a random key per table, so a peer that chooses the keys
  * can't cause collisions. The things belong to the table's owner. It has no lock.
  *
- * For a set that needs only hashes, see base/hashes.h.
+ * For a set that needs only hashes, see base/hash_set.h.
  */
 
 #include <stddef.h>

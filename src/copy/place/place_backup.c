@@ -286,8 +286,8 @@ int backup_spare(struct place *p, int dirfd, const char *name)
 		return 0;
 	size = fill_name_key(dirfd, name, &key);
 	pthread_mutex_lock(&p->lock);
-	ret = hashes_add(&p->backup_lookalikes, &key, size, fault_bound(NAMES_BYTES_MAX),
-			 "names of backups");
+	ret = hash_set_add(&p->backup_lookalikes, &key, size, fault_bound(NAMES_BYTES_MAX),
+			   "names of backups");
 	pthread_mutex_unlock(&p->lock);
 	return ret < 0 ? -1 : 0;
 }
@@ -299,7 +299,7 @@ static bool is_spared(struct place *p, int dirfd, const char *name)
 	bool is;
 
 	pthread_mutex_lock(&p->lock);
-	is = hashes_has(&p->backup_lookalikes, &key, size);
+	is = hash_set_has(&p->backup_lookalikes, &key, size);
 	pthread_mutex_unlock(&p->lock);
 	return is;
 }

@@ -173,11 +173,11 @@ static int add_folded_name(struct place *p, const struct place_dir *d, const cha
 	int added, folded_added = -1;
 
 	pthread_mutex_lock(&p->lock);
-	added = hashes_add(&p->exact_names, &key, size, NAMES_BYTES_MAX, what);
+	added = hash_set_add(&p->exact_names, &key, size, NAMES_BYTES_MAX, what);
 	for (size_t i = 0; name[i] && i < sizeof key.name; i++)
 		key.name[i] = (char)tolower((unsigned char)name[i]);
 	if (added >= 0)
-		folded_added = hashes_add(&p->folded_names, &key, size, NAMES_BYTES_MAX, what);
+		folded_added = hash_set_add(&p->folded_names, &key, size, NAMES_BYTES_MAX, what);
 	pthread_mutex_unlock(&p->lock);
 	return folded_added < 0 ? -1 : added && !folded_added;
 }

@@ -33,7 +33,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "base/hashes.h"
+#include "base/hash_set.h"
 #include "base/table.h"
 #include "copy/names/held_dir.h"
 #include "copy/names/own_name.h"
@@ -133,11 +133,11 @@ struct place {
 	struct table created; /* by name */
 	struct table linked; /* by id */
 	struct taken claimed; /* --delete: names that sources have in the target itself */
-	struct hashes origins; /* --delete, --backup: of the sources that the user named */
-	struct hashes backup_lookalikes; /* names of the source that look like names of backups */
+	struct hash_set origins; /* --delete, --backup: of the sources that the user named */
+	struct hash_set backup_lookalikes; /* names of the source that look like names of backups */
 	/* names of the source in directories that existed before and fold names: in lower case, and
 	 * as they are */
-	struct hashes folded_names, exact_names;
+	struct hash_set folded_names, exact_names;
 	bool warned_owner, warned_mode, warned_xattrs, warned_partial;
 	bool completed;
 };

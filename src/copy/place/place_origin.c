@@ -75,7 +75,7 @@ static int remember_origin(struct place *p, struct origin o)
 	int ret;
 
 	pthread_mutex_lock(&p->lock);
-	ret = hashes_add(&p->origins, o.hash, sizeof o.hash, ORIGINS_BYTES_MAX, "sources");
+	ret = hash_set_add(&p->origins, o.hash, sizeof o.hash, ORIGINS_BYTES_MAX, "sources");
 	pthread_mutex_unlock(&p->lock);
 	return ret < 0 ? -1 : 0;
 }
@@ -86,7 +86,7 @@ bool place_is_source(struct place *p, const struct stat *st)
 	bool is;
 
 	pthread_mutex_lock(&p->lock);
-	is = hashes_has(&p->origins, o.hash, sizeof o.hash);
+	is = hash_set_has(&p->origins, o.hash, sizeof o.hash);
 	pthread_mutex_unlock(&p->lock);
 	return is;
 }

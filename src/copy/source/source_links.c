@@ -39,13 +39,13 @@ int links_join(struct links *t, const struct seen *seen, uint32_t id, struct lin
 
 void links_fail(struct links *t, uint32_t id)
 {
-	if (hashes_add(&t->failed, &id, sizeof id, SIZE_MAX, "failed files") < 0)
+	if (hash_set_add(&t->failed, &id, sizeof id, SIZE_MAX, "failed files") < 0)
 		t->all_failed = true;
 }
 
 bool links_lead_failed(const struct links *t, const struct link_group *g)
 {
-	return t->all_failed || hashes_has(&t->failed, &g->id, sizeof g->id);
+	return t->all_failed || hash_set_has(&t->failed, &g->id, sizeof g->id);
 }
 
 void links_free(struct links *t)

@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include "base/hashes.h"
+#include "base/hash_set.h"
 #include "base/table.h"
 #include "copy/source/source_seen.h"
 
@@ -29,7 +29,7 @@ struct link_group {
 };
 struct links {
 	struct table groups; /* by inode */
-	struct hashes failed; /* ids of failed files */
+	struct hash_set failed; /* ids of failed files */
 	/* of sending hard links; starts anew when everything before has its result */
 	unsigned round;
 	bool all_failed; /* failed ids could not be remembered, so all count as failed */

@@ -6,7 +6,7 @@
  * user named, walk_listed.c follows --files-from, and walk_names.c knows the names of earlier
  * sources. */
 
-#include "base/hashes.h"
+#include "base/hash_set.h"
 #include "copy/walk/walk.h"
 
 enum {
@@ -31,7 +31,7 @@ struct walk_frame {
 
 struct walk_names {
 	bool wanted;
-	struct hashes dirs, others; /* paths */
+	struct hash_set dirs, others; /* paths */
 };
 
 struct walk {

@@ -24,9 +24,9 @@ enum walk_name walk_claim_name(struct walk *w, struct walk_dir *d, const char *n
 	/* A path that was cut cannot be compared. */
 	if (len >= sizeof w->path - 1)
 		return WALK_NAME_NEW;
-	if (hashes_has(dir ? &n->others : &n->dirs, path, len))
+	if (hash_set_has(dir ? &n->others : &n->dirs, path, len))
 		return WALK_NAME_CLASHES;
-	added = hashes_add(dir ? &n->dirs : &n->others, path, len, SIZE_MAX, "names");
+	added = hash_set_add(dir ? &n->dirs : &n->others, path, len, SIZE_MAX, "names");
 	if (added < 0)
 		return WALK_NAME_FAILED;
 	return added ? WALK_NAME_NEW : dir ? WALK_NAME_AGAIN : WALK_NAME_TAKEN;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/hashes.h"
+#include "base/hash_set.h"
 
 #include <stdlib.h>
 #include "base/fail.h"
@@ -7,7 +7,7 @@
 enum { SLOTS_FIRST = 256 };
 
 /* The slot of this hash, or the free slot where it may be put. */
-static uint64_t *find_hash_slot(const struct hashes *h, uint64_t hash)
+static uint64_t *find_hash_slot(const struct hash_set *h, uint64_t hash)
 {
 	size_t at = (size_t)hash & h->mask;
 
@@ -16,16 +16,16 @@ static uint64_t *find_hash_slot(const struct hashes *h, uint64_t hash)
 	return &h->slots[at];
 }
 
-static uint64_t hash_member(const struct hashes *h, const void *member, size_t size)
+static uint64_t hash_member(const struct hash_set *h, const void *member, size_t size)
 {
 	uint64_t hash = siphash(&h->seed, member, size);
 
 	return hash ? hash : 1;
 }
 
-static int reserve_slot(struct hashes *h, size_t bytes_max, const char *members)
+static int reserve_slot(struct hash_set *h, size_t bytes_max, const char *members)
 {
-	struct hashes wider = *h;
+	struct hash_set wider = *h;
 
 	if (h->slots && h->count <= h->mask / 2)
 		return 0;
@@ -46,8 +46,8 @@ static int reserve_slot(struct hashes *h, size_t bytes_max, const char *members)
 	return 0;
 }
 
-int hashes_add(struct hashes *h, const void *member, size_t size, size_t bytes_max,
-	       const char *members)
+int hash_set_add(struct hash_set *h, const void *member, size_t size, size_t bytes_max,
+		 const char *members)
 {
 	uint64_t hash, *slot;
 
@@ -62,7 +62,7 @@ int hashes_add(struct hashes *h, const void *member, size_t size, size_t bytes_m
 	return 1;
 }
 
-bool hashes_has(const struct hashes *h, const void *member, size_t size)
+bool hash_set_has(const struct hash_set *h, const void *member, size_t size)
 {
 	return h->slots && *find_hash_slot(h, hash_member(h, member, size)) != 0;
 }
