@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "lane/state.h"
+#include "lane/lane_impl.h"
 
 static int check_setup(const struct lane_setup *s)
 {

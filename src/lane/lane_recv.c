@@ -3,8 +3,8 @@
 
 #include <stdlib.h>
 #include "base/clock.h"
+#include "lane/lane_impl.h"
 #include "lane/seal.h"
-#include "lane/state.h"
 
 static int grant_credit(struct lane *l)
 {

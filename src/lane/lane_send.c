@@ -3,8 +3,8 @@
 
 #include "base/clock.h"
 #include "lane/fault.h"
+#include "lane/lane_impl.h"
 #include "lane/seal.h"
-#include "lane/state.h"
 
 int lane_apply_credit(struct lane *l, uint64_t stored)
 {

@@ -2,7 +2,7 @@
 #include "lane/patience.h"
 
 #include "base/clock.h"
-#include "lane/state.h"
+#include "lane/lane_impl.h"
 
 static uint64_t patience_limit(const struct lane *l, bool fresh)
 {

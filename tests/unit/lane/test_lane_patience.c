@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 #include "base/clock.h"
+#include "lane/lane_impl.h"
 #include "lane/patience.h"
-#include "lane/state.h"
 
 enum { LONG_MS = 60000 };
 

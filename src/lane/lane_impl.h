@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LANE_STATE_H
-#define LANE_STATE_H
+#ifndef LANE_LANE_IMPL_H
+#define LANE_LANE_IMPL_H
 
 /*
  * The private state of a lane: lane.c attaches and mends wires, lane_send.c and lane_recv.c have
