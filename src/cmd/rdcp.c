@@ -6,8 +6,8 @@
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/log.h"
-#include "cmd/check/survey_end.h"
-#include "cmd/cli/target.h"
+#include "cmd/check/survey_serve.h"
+#include "cmd/cli/operand.h"
 #include "cmd/conductor/carrier.h"
 #include "cmd/conductor/conductor.h"
 #include "cmd/conductor/ends.h"
@@ -23,9 +23,9 @@
 
 struct plan {
 	struct options o;
-	struct target *sources;
+	struct operand *sources;
 	unsigned count;
-	struct target target;
+	struct operand target;
 	const char *target_text;
 	int target_fd; /* the descriptor that DST names; -1: none */
 	char target_name[24]; /* "/dev/fd/N" for it */
@@ -44,7 +44,7 @@ static int parse_targets(struct plan *p)
 	if (!p->sources)
 		return fail_as(OUT_MEMORY, "read the command line: %m");
 	for (unsigned i = 0; i < p->count; i++) {
-		if (target_parse(p->o.operands[i], &p->sources[i]))
+		if (operand_parse(p->o.operands[i], &p->sources[i]))
 			return -1;
 		if (p->sources[i].stdio && p->count > 1)
 			return fail_as(OUT_USAGE, "- (stdin) cannot be one of several sources");
@@ -54,13 +54,13 @@ static int parse_targets(struct plan *p)
 	}
 	if (p->sources[0].stdio)
 		p->o.rules.perms = p->o.rules.acls = false; /* stdin has neither */
-	if (target_parse(p->target_text, &p->target))
+	if (operand_parse(p->target_text, &p->target))
 		return -1;
 	if (!*p->target.path)
 		p->target.path = ".";
 	p->target_fd = p->target.stdio ? STDOUT_FILENO : -1;
 	if (!p->target.stdio && !p->target.host[0] &&
-	    target_descriptor(p->target.path, &p->target_fd))
+	    operand_descriptor(p->target.path, &p->target_fd))
 		return -1;
 	if (p->o.rules.remove_source && p->target_fd >= 0)
 		return fail_as(OUT_USAGE,
@@ -92,7 +92,7 @@ static int check_ssh_transport(const struct plan *p)
 static int check_relative(const struct plan *p)
 {
 	for (unsigned i = 0; p->o.rules.relative && !p->o.files_from && i < p->count; i++) {
-		const struct target *t = &p->sources[i];
+		const struct operand *t = &p->sources[i];
 
 		if (t->host[0] && t->path[0] == '~' && !strstr(t->path, "/./"))
 			return fail_as(OUT_USAGE,
@@ -304,7 +304,7 @@ int main(int argc, char **argv)
 	case ACTION_LANE_LISTEN:
 		exit_with(lane_command_listen());
 	case ACTION_SURVEY:
-		exit_with(survey_end_run(STDIN_FILENO, STDOUT_FILENO));
+		exit_with(survey_serve(STDIN_FILENO, STDOUT_FILENO));
 	default:
 		exit_with(run_rdcp(&p));
 	}

@@ -3,8 +3,9 @@
 #define SESSION_SESSION_IMPL_H
 
 /*
- * The private parts of a session: its life (session.c), its frames (frames.c), what both ends agree
- * on (agree.c), the route between them (offer.c, route.c), and wires for lanes (mend*.c).
+ * The private parts of a session: its life (session.c), its frames (session_frames.c), what both
+ * ends agree on (terms.c), the route between them (offer.c, route.c), and wires for lanes
+ * (mend*.c).
  *
  * Three kinds of threads meet here: the control thread in on_frame (never waits), the lanes'
  * threads in mend functions (wait in lane_end_wait()), and the thread that opened the session. One

@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include "cmd/check/survey_call.h"
 #include "cmd/conductor/detour.h"
-#include "cmd/conductor/far.h"
+#include "cmd/conductor/far_command.h"
 #include "expect.h"
 
 enum { SURVEY, SURVEY_HERE, KEEPER, WHOM };
@@ -26,7 +26,7 @@ static size_t says_len;
 static uint8_t how;
 static int ends;
 
-/* These replace functions of cmd/process/child.c and cmd/conductor/far.c (-Wl,--wrap). */
+/* These replace functions of cmd/process/child.c and cmd/conductor/far_command.c (-Wl,--wrap). */
 int __wrap_far_start(const struct options *o, const char *host, const char *verb,
 		     struct child *out);
 int __wrap_child_fork(int (*fn)(void *, int, int), void *ctx, const char *what, struct child *out);

@@ -6,9 +6,9 @@
 #include <stdint.h>
 #include <string.h>
 #include "cmd/cli/amount.h"
+#include "cmd/cli/operand.h"
 #include "cmd/cli/options.h"
-#include "cmd/cli/target.h"
-#include "cmd/conductor/far.h"
+#include "cmd/conductor/far_command.h"
 #include "copy/attr/modes.h"
 #include "copy/attr/owners.h"
 #include "expect.h"
@@ -43,11 +43,11 @@ static void use_host(const struct options *o, const char *host)
 
 static void use_operand(const struct options *o, const char *text)
 {
-	struct target t;
+	struct operand t;
 	unsigned port;
 	int fd;
 
-	if (target_parse(text, &t) == 0) {
+	if (operand_parse(text, &t) == 0) {
 		expect(strlen(t.host) < sizeof t.host && t.path);
 		expect(!strpbrk(t.host, " \t\n") && t.host[0] != '-');
 		if (t.host[0])
@@ -55,7 +55,7 @@ static void use_operand(const struct options *o, const char *text)
 	} else {
 		expect(failed()->code == OUT_USAGE);
 	}
-	if (target_descriptor(text, &fd) == 0)
+	if (operand_descriptor(text, &fd) == 0)
 		expect(fd >= -1);
 	if (parse_port(text, &port) == 0)
 		expect(port <= 65535);

@@ -186,7 +186,7 @@ static enum outcome report_survey_failure(struct host_path *p)
 	return f.code;
 }
 
-enum outcome path_look(struct host_path *p)
+enum outcome path_examine(struct host_path *p)
 {
 	char title[2 * HOST_MAX + 16];
 
@@ -203,5 +203,5 @@ enum outcome path_look(struct host_path *p)
 	findings_add(p->findings, FINDING_INFO, "control", "", NULL,
 		     "a round trip over ssh takes %.3f ms", (double)p->far_host.control_ns / 1e6);
 	look_at_routes(p);
-	return path_run(p);
+	return path_test_lanes(p);
 }

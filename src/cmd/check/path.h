@@ -42,10 +42,10 @@ struct host_path {
 void path_init(struct host_path *p, const struct options *o, const char *far, struct findings *f);
 /* Examines this host, the other one and the path to it. Returns OUT_DONE, or why the examination
  * failed. */
-enum outcome path_look(struct host_path *p);
+enum outcome path_examine(struct host_path *p);
 
-/* ---- path_run.c: test lanes between the ends. OUT_DONE, or OUT_SIGNAL ---- */
-enum outcome path_run(struct host_path *p);
+/* ---- path_lanes.c: test lanes between the ends. OUT_DONE, or OUT_SIGNAL ---- */
+enum outcome path_test_lanes(struct host_path *p);
 /* ---- path_firewall.c: what may have blocked them; rdma NULL: RDMA was not tried ---- */
 void path_firewall(struct host_path *p, const struct failure *rdma, const struct failure *tcp);
 

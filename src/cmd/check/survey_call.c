@@ -6,9 +6,9 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/io.h"
-#include "cmd/check/survey_end.h"
+#include "cmd/check/survey_serve.h"
 #include "cmd/conductor/explain.h"
-#include "cmd/conductor/far.h"
+#include "cmd/conductor/far_command.h"
 
 enum {
 	FINDINGS_MOST = 1024, /* more than a survey of the most ports and addresses makes */
@@ -129,7 +129,7 @@ static int receive_survey(struct survey_client *c)
 static int run_local_survey(void *ctx, int in, int out)
 {
 	(void)ctx;
-	return survey_end_run(in, out);
+	return survey_serve(in, out);
 }
 
 static int start_survey(const struct survey_call *call, struct end_pipe *l)

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
-#include "cmd/conductor/far.h"
+#include "cmd/conductor/far_command.h"
 #include "cmd/conductor/login_turn.h"
 #include "cmd/conductor/loopback.h"
 #include "cmd/conductor/pump.h"

@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "cmd/conductor/explain.h"
-#include "cmd/conductor/far.h"
+#include "cmd/conductor/far_command.h"
 #include "cmd/end/end.h"
 #include "cmd/output/events.h"
 #include "cmd/output/stats.h"

@@ -12,7 +12,7 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "cmd/conductor/carrier.h"
-#include "cmd/conductor/far.h"
+#include "cmd/conductor/far_command.h"
 #include "cmd/conductor/login_turn.h"
 #include "cmd/conductor/loopback.h"
 

@@ -28,8 +28,8 @@ static bool is_same_stat(const struct stat *a, const struct stat *b)
 	return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
 }
 
-static bool is_copied_onto_itself(const struct options *o, const struct target *source,
-				  const struct target *target)
+static bool is_copied_onto_itself(const struct options *o, const struct operand *source,
+				  const struct operand *target)
 {
 	struct stat a, b;
 	char name[NAME_MAX_WIRE], path[2 * NAME_MAX_WIRE];
@@ -76,8 +76,8 @@ static char *real_target(const char *path)
 }
 
 /* Whether the target is inside the source directory. */
-static bool is_copied_into_itself(const struct options *o, const struct target *source,
-				  const struct target *target)
+static bool is_copied_into_itself(const struct options *o, const struct operand *source,
+				  const struct operand *target)
 {
 	struct stat dir, at;
 	size_t len = strlen(source->path);
@@ -102,7 +102,7 @@ static bool is_copied_into_itself(const struct options *o, const struct target *
 }
 
 /* The sink detects collisions within one session; this detects those between several hosts. */
-static bool would_collide(const struct options *o, const struct target *a, const struct target *b)
+static bool would_collide(const struct options *o, const struct operand *a, const struct operand *b)
 {
 	char one[NAME_MAX_WIRE], two[NAME_MAX_WIRE];
 
@@ -113,7 +113,7 @@ static bool would_collide(const struct options *o, const struct target *a, const
 	return strcmp(a->host, b->host) != 0 && strcmp(one, two) == 0 && !name_is_pattern(one);
 }
 
-unsigned overlap_count_hosts(const struct target *sources, unsigned count)
+unsigned overlap_count_hosts(const struct operand *sources, unsigned count)
 {
 	unsigned hosts = 0;
 
@@ -138,7 +138,7 @@ static int fail_several_hosts(const char *what)
 
 /* A session knows only its own sources: with these options a later session would delete or
  * overwrite what an earlier one stored. */
-static int check_hosts(const struct options *o, const struct target *sources, unsigned count)
+static int check_hosts(const struct options *o, const struct operand *sources, unsigned count)
 {
 	if (overlap_count_hosts(sources, count) < 2)
 		return 0;
@@ -155,15 +155,15 @@ static int check_hosts(const struct options *o, const struct target *sources, un
 	return 0;
 }
 
-int overlap_check(const struct options *o, const struct target *sources, unsigned count,
-		  const struct target *target)
+int overlap_check(const struct options *o, const struct operand *sources, unsigned count,
+		  const struct operand *target)
 {
 	const char *to = o->operands[count];
 
 	if (check_hosts(o, sources, count))
 		return -1;
 	for (unsigned i = 0; i < count; i++) {
-		const struct target *s = &sources[i];
+		const struct operand *s = &sources[i];
 		bool near = !s->stdio && !target->stdio && strcmp(s->host, target->host) == 0;
 
 		if (near && is_copied_onto_itself(o, s, target))

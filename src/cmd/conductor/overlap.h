@@ -5,15 +5,15 @@
 /* Detects sources that are, contain or collide with their own targets, as far as the conductor can:
  * by inode on this host, by name on another. */
 
+#include "cmd/cli/operand.h"
 #include "cmd/cli/options.h"
-#include "cmd/cli/target.h"
 
 /* The number of hosts that the sources are on. All sources on one host are copied in one
  * session. */
-unsigned overlap_count_hosts(const struct target *sources, unsigned count);
+unsigned overlap_count_hosts(const struct operand *sources, unsigned count);
 /* The last of o's operands is the target. Returns 0, or -1 with a failure that names two
  * operands. */
-int overlap_check(const struct options *o, const struct target *sources, unsigned count,
-		  const struct target *target);
+int overlap_check(const struct options *o, const struct operand *sources, unsigned count,
+		  const struct operand *target);
 
 #endif

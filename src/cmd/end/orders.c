@@ -6,7 +6,7 @@
 #include <unistd.h>
 #include "base/array.h"
 #include "base/fail.h"
-#include "cmd/cli/target.h"
+#include "cmd/cli/operand.h"
 #include "cmd/end/relay.h"
 #include "copy/rules/filter.h"
 #include "copy/rules/listed.h"

@@ -11,7 +11,7 @@
 #include "base/wipe.h"
 #include "base/worker.h"
 #include "cmd/cli/amount.h"
-#include "cmd/cli/target.h"
+#include "cmd/cli/operand.h"
 #include "cmd/end/start_message.h"
 #include "cmd/process/process.h"
 #include "session/channel/openssl.h"
@@ -355,7 +355,7 @@ _Noreturn void stream_end_run(struct stream_end *e, enum role role, unsigned por
 	if (e->file && strcmp(e->file, "-") == 0)
 		e->file = NULL;
 	e->file_fd = -1;
-	if (e->file && !is_source_end(e) && target_descriptor(e->file, &e->file_fd))
+	if (e->file && !is_source_end(e) && operand_descriptor(e->file, &e->file_fd))
 		exit_stream_end(e);
 	/* Deriving the key takes a while, and a signal may arrive meanwhile. */
 	if (watch_signals(false) || openssl_start())

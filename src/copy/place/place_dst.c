@@ -265,7 +265,7 @@ static int set_by_path_dst(const struct place_opts *o, const struct trail *t, st
 	s->own_fd = find_own_descriptor(t);
 	if (o->rules->remove_source)
 		return dst_fail_keeps_nothing(s->shown);
-	/* A descriptor that the user passed was recognized before this (cmd/cli/target.h). */
+	/* A descriptor that the user passed was recognized before this (cmd/cli/operand.h). */
 	if (s->own_fd >= 0 && s->own_fd != STDERR_FILENO)
 		return fail(
 			"open %s: this descriptor is the program's own, not one that you opened",

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 #include "cmd/cli/amount.h"
 #include "cmd/cli/options.h"
-#include "cmd/conductor/far.h"
+#include "cmd/conductor/far_command.h"
 
 enum { WORDS = 32 };
 

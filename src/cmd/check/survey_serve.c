@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/check/survey_end.h"
+#include "cmd/check/survey_serve.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -16,13 +16,13 @@ enum { LINGER_MS = 600000 }; /* far longer than rdcheck sends PINGs */
 #define SLUICE_VERSION "0"
 #endif
 
-struct survey_end {
+struct survey_server {
 	struct channel *channel;
 	struct framer framer;
 	bool lost;
 };
 
-static int send_survey_greeting(struct survey_end *e)
+static int send_survey_greeting(struct survey_server *e)
 {
 	uint8_t body[256];
 	struct writer w = writer_of(body, sizeof body);
@@ -34,7 +34,7 @@ static int send_survey_greeting(struct survey_end *e)
 
 static void send_finding(void *ctx, const struct msg_finding *m)
 {
-	struct survey_end *e = ctx;
+	struct survey_server *e = ctx;
 	uint8_t body[sizeof *m + 64];
 	struct writer w = writer_of(body, sizeof body);
 
@@ -43,7 +43,7 @@ static void send_finding(void *ctx, const struct msg_finding *m)
 		e->lost = true;
 }
 
-static int send_survey_end(struct survey_end *e)
+static int send_survey_end(struct survey_server *e)
 {
 	struct msg_total m = {0};
 	uint8_t body[128];
@@ -53,7 +53,7 @@ static int send_survey_end(struct survey_end *e)
 	return frame_write(e->channel, MSG_END, body, w.used, 0);
 }
 
-static int answer_pings(struct survey_end *e)
+static int answer_pings(struct survey_server *e)
 {
 	uint64_t until = clock_ms() + LINGER_MS;
 	struct frame f;
@@ -74,9 +74,9 @@ static int answer_pings(struct survey_end *e)
 	return rc;
 }
 
-int survey_end_run(int in, int out)
+int survey_serve(int in, int out)
 {
-	static struct survey_end e;
+	static struct survey_server e;
 	struct survey s = {.top = "", .found = send_finding, .ctx = &e};
 	int fd[2] = {dup_above(in, 3), dup_above(out, 3)}, rc;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CMD_CLI_TARGET_H
-#define CMD_CLI_TARGET_H
+#ifndef CMD_CLI_OPERAND_H
+#define CMD_CLI_OPERAND_H
 
 /*
  * A source or target of rdcp as the user names it:
@@ -13,19 +13,19 @@
 #include <stdbool.h>
 #include "protocol/message.h"
 
-struct target {
+struct operand {
 	bool stdio; /* "-" */
 	char host[HOST_MAX]; /* as for ssh, with user@ and without brackets; "" for this host */
 	const char *path; /* points into the text */
 };
 
 /* Returns 0, or -1 with a failure (OUT_USAGE). text must outlive t. */
-int target_parse(const char *text, struct target *t);
+int operand_parse(const char *text, struct operand *t);
 /* Finds the descriptor of this process that path is another name for (/dev/stdout, /dev/fd/N, or a
  * link to one of them), unless it is a directory. Such a descriptor is written at its current
  * position, not opened again. *fd -1: path is no such name. Returns -1 with a failure if the
  * descriptor is not open. Call it before this process opens anything itself. */
-int target_descriptor(const char *path, int *fd);
+int operand_descriptor(const char *path, int *fd);
 /* The number in such a name; -1: none. */
 int descriptor_named(const char *path);
 

@@ -11,13 +11,13 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include <fcntl.h>
-#include "cmd/cli/target.h"
+#include "cmd/cli/operand.h"
 
 static void check(const char *text, const char *host, const char *path)
 {
-	struct target t;
+	struct operand t;
 
-	if (target_parse(text, &t))
+	if (operand_parse(text, &t))
 		fail_msg("%s: %s", text, failed()->text);
 	assert_false(t.stdio);
 	assert_string_equal(t.host, host);
@@ -57,10 +57,10 @@ static void remote_names_are_split(void **state)
 
 static void refused(const char *text, const char *why)
 {
-	struct target t;
+	struct operand t;
 
 	fail_clear();
-	if (!target_parse(text, &t))
+	if (!operand_parse(text, &t))
 		fail_msg("%s was taken", text);
 	assert_int_equal(failed()->code, OUT_USAGE);
 	if (!strstr(failed()->text, why))
@@ -93,13 +93,13 @@ static void malformed_targets_are_refused(void **state)
 
 static void dash_is_stdio(void **state)
 {
-	struct target t;
+	struct operand t;
 
 	(void)state;
-	assert_int_equal(target_parse("-", &t), 0);
+	assert_int_equal(operand_parse("-", &t), 0);
 	assert_true(t.stdio);
 	assert_string_equal(t.host, "");
-	assert_int_equal(target_parse("./-", &t), 0);
+	assert_int_equal(operand_parse("./-", &t), 0);
 	assert_false(t.stdio);
 }
 
@@ -116,20 +116,20 @@ static void descriptor_names_are_recognized(void **state)
 	assert_int_equal(descriptor_named("/dev/fd/x"), -1);
 	assert_int_equal(descriptor_named("/dev/fd/3/x"), -1);
 	assert_int_equal(descriptor_named("dev/fd/3"), -1);
-	assert_int_equal(target_descriptor("out", &fd), 0);
+	assert_int_equal(operand_descriptor("out", &fd), 0);
 	assert_int_equal(fd, -1);
 	assert_int_equal(pipe(pipe_fds), 0);
 	snprintf(name, sizeof name, "/dev/fd/%d", pipe_fds[1]);
-	assert_int_equal(target_descriptor(name, &fd), 0);
+	assert_int_equal(operand_descriptor(name, &fd), 0);
 	assert_int_equal(fd, pipe_fds[1]);
 	close(pipe_fds[0]);
 	close(pipe_fds[1]);
-	assert_int_equal(target_descriptor(name, &fd), -1);
+	assert_int_equal(operand_descriptor(name, &fd), -1);
 	assert_int_equal(failed()->code, OUT_FILE);
 	dir = open("/", O_RDONLY | O_DIRECTORY);
 	assert_true(dir >= 0);
 	snprintf(name, sizeof name, "/dev/fd/%d", dir);
-	assert_int_equal(target_descriptor(name, &fd), 0);
+	assert_int_equal(operand_descriptor(name, &fd), 0);
 	assert_int_equal(fd, -1);
 	close(dir);
 }

@@ -302,7 +302,7 @@ static void try_transport(struct lane_trial *r, enum transport t, struct failure
 		report_no_tcp(r);
 }
 
-enum outcome path_run(struct host_path *p)
+enum outcome path_test_lanes(struct host_path *p)
 {
 	static struct lane_trial r;
 	bool wants_rdma = p->o->want != TRANSPORT_TCP;

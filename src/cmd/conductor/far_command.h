@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CMD_CONDUCTOR_FAR_H
-#define CMD_CONDUCTOR_FAR_H
+#ifndef CMD_CONDUCTOR_FAR_COMMAND_H
+#define CMD_CONDUCTOR_FAR_COMMAND_H
 
 /*
  * Starts rdcp on another host: with ssh, or the command of --rsh, and a fixed command line. That

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/cli/target.h"
+#include "cmd/cli/operand.h"
 
 #include <limits.h>
 #include <string.h>
@@ -69,7 +69,7 @@ int descriptor_named(const char *path)
 	return -1;
 }
 
-int target_descriptor(const char *path, int *fd)
+int operand_descriptor(const char *path, int *fd)
 {
 	struct stat st;
 
@@ -124,7 +124,7 @@ static int refuse_foreign_path(const char *text, int host_len, const char *path)
 	return 0;
 }
 
-int target_parse(const char *text, struct target *t)
+int operand_parse(const char *text, struct operand *t)
 {
 	const char *colon;
 	size_t len = 0;

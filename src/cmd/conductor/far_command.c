@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/conductor/far.h"
+#include "cmd/conductor/far_command.h"
 
 #include <stdio.h>
 #include <string.h>
