@@ -21,9 +21,9 @@ int main(int argc, char **argv)
 	static struct bench b;
 	int code;
 
-	take_command_line(&o, RDBENCH, argc, argv);
+	process_parse_options(&o, RDBENCH, argc, argv);
 	if (check_bench_options(&o))
-		exit_failed(RDBENCH);
+		process_exit_failed(RDBENCH);
 	b.o = &o;
 	b.host = o.operand_count ? o.operands[0] : "";
 	end_pipe_init(&b.far);
@@ -31,10 +31,10 @@ int main(int argc, char **argv)
 	progress_init(&b.progress, program_name(RDBENCH), false, 0);
 	if (signals_begin()) {
 		screen_end();
-		exit_failed(RDBENCH);
+		process_exit_failed(RDBENCH);
 	}
 	code = bench_run(&b) ? (int)b.failure.code : OUT_DONE;
-	bench_end(&b);
+	bench_close(&b);
 	signals_end();
 	screen_end();
 	if (code == OUT_DONE && o.plot && plot_write(&b, o.plot)) {
@@ -49,5 +49,5 @@ int main(int argc, char **argv)
 		report_failure(&r);
 	}
 	options_free(&o);
-	exit_with(code);
+	process_exit(code);
 }

@@ -59,8 +59,8 @@ int main(int argc, char **argv)
 {
 	static struct check c;
 
-	take_command_line(&c.o, RDCHECK, argc, argv);
+	process_parse_options(&c.o, RDCHECK, argc, argv);
 	if (check_address(&c.o))
-		exit_failed(RDCHECK);
-	exit_with(run_check(&c));
+		process_exit_failed(RDCHECK);
+	process_exit(run_check(&c));
 }

@@ -260,12 +260,12 @@ static int run_rdcp(struct plan *p)
 	    check_chmod_and_stdout(p) || overlap_check(&p->o, p->sources, p->count, &p->target) ||
 	    rule_list_read(&p->o, &p->rules) ||
 	    (p->o.files_from && name_list_open(p->o.files_from, p->o.from0, &p->list)))
-		exit_failed(RDCP);
+		process_exit_failed(RDCP);
 	screen_begin(all.program, NULL);
 	if (events_begin(&p->o, p->target_fd == STDOUT_FILENO) || signals_begin()) {
 		events_abandon();
 		screen_end();
-		exit_failed(RDCP);
+		process_exit_failed(RDCP);
 	}
 	progress_init(&p->progress, all.program,
 		      !p->o.quiet && !p->o.progress_s && !prints_on_terminal(&p->o),
@@ -292,20 +292,20 @@ int main(int argc, char **argv)
 {
 	static struct plan p;
 
-	take_command_line(&p.o, RDCP, argc, argv);
+	process_parse_options(&p.o, RDCP, argc, argv);
 	relay_take();
 	switch (p.o.action) {
 	case ACTION_END:
 		_exit(end_run(STDIN_FILENO, STDOUT_FILENO, true));
 	case ACTION_ENDS:
-		exit_with(ends_run());
+		process_exit(ends_run());
 	case ACTION_LANE:
-		exit_with(lane_command_run());
+		process_exit(lane_command_run());
 	case ACTION_LANE_LISTEN:
-		exit_with(lane_command_listen());
+		process_exit(lane_command_listen());
 	case ACTION_SURVEY:
-		exit_with(survey_serve(STDIN_FILENO, STDOUT_FILENO));
+		process_exit(survey_serve(STDIN_FILENO, STDOUT_FILENO));
 	default:
-		exit_with(run_rdcp(&p));
+		process_exit(run_rdcp(&p));
 	}
 }

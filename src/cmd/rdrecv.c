@@ -73,7 +73,7 @@ int main(int argc, char **argv)
 				      .check_file = check_target_file,
 				      .copy_over = receive_stream};
 
-	take_command_line(&e.options, RDRECV, argc, argv);
+	process_parse_options(&e.options, RDRECV, argc, argv);
 	/* FILE is the file itself. */
 	e.options.rules.no_target_dir = true;
 	stream_end_run(&e, ROLE_SINK, 0);

@@ -62,7 +62,7 @@ int main(int argc, char **argv)
 				      .check_file = check_source_file,
 				      .copy_over = send_stream};
 
-	take_command_line(&e.options, RDSEND, argc, argv);
+	process_parse_options(&e.options, RDSEND, argc, argv);
 	e.host = e.options.operands[0];
 	stream_end_run(&e, ROLE_SOURCE, 1);
 }

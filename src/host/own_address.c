@@ -21,7 +21,7 @@ static bool is_in_network(const union address *a, const union address *own,
 	return true;
 }
 
-unsigned addresses_near(const union address *a, union address *to, unsigned max)
+unsigned own_addresses_near(const union address *a, union address *to, unsigned max)
 {
 	struct ifaddrs *all;
 	unsigned n = 0;
@@ -45,14 +45,14 @@ unsigned addresses_near(const union address *a, union address *to, unsigned max)
 	return n;
 }
 
-bool address_near(const union address *a)
+bool own_network_contains(const union address *a)
 {
 	union address own;
 
-	return addresses_near(a, &own, 1) > 0;
+	return own_addresses_near(a, &own, 1) > 0;
 }
 
-int address_toward(const union address *to, union address *from)
+int own_address_toward(const union address *to, union address *from)
 {
 	union address a = *to, own = {.sa = {.sa_family = AF_UNSPEC}};
 	socklen_t len = sizeof own;

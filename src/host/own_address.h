@@ -7,11 +7,11 @@
 #include "base/address.h"
 
 /* Whether a is in the network of one of this host's interfaces. */
-bool address_near(const union address *a);
+bool own_network_contains(const union address *a);
 /* This host's addresses whose networks contain a, at most max; returns their number. */
-unsigned addresses_near(const union address *a, union address *own, unsigned max);
+unsigned own_addresses_near(const union address *a, union address *own, unsigned max);
 /* The local address that routing chooses to reach `to'. Returns 0, or -1 with errno. Sends
  * nothing. */
-int address_toward(const union address *to, union address *from);
+int own_address_toward(const union address *to, union address *from);
 
 #endif

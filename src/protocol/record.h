@@ -27,9 +27,9 @@ enum {
 	LINK_TARGET_MAX = 4095, /* bytes of a symlink's target */
 	RECORD_HEAD = 8, /* u8 type, three zeros, u32 length of body */
 	RECORD_DATA_HEAD = RECORD_HEAD + 12, /* bytes of a DATA record before its data */
-	CONTENT_MAX = 32, /* bytes of a --print-digest digest */
+	CONTENT_DIGEST_MAX = 32, /* bytes of a --print-digest digest */
 	RECORD_FILE_MAX = RECORD_HEAD + 75 + NAME_ROOM - 1,
-	RECORD_FILE_END_MAX = RECORD_HEAD + 50 + CONTENT_MAX + TEXT_MAX - 1,
+	RECORD_FILE_END_MAX = RECORD_HEAD + 50 + CONTENT_DIGEST_MAX + TEXT_MAX - 1,
 	RECORD_DIR_MAX = RECORD_HEAD + 54 + NAME_ROOM - 1,
 	RECORD_OWNER_MAX = RECORD_HEAD + 7 + NAME_ROOM - 1,
 	RECORD_XATTR_HEAD_MAX = RECORD_HEAD + 14 + NAME_ROOM - 1, /* before its bytes */
@@ -197,7 +197,8 @@ struct record_file_end {
 	uint64_t digest[2];
 	uint8_t code; /* enum outcome; if not OUT_DONE, the sink drops the file */
 	uint8_t content_len; /* bytes in content: 0, or the length of START's algorithm */
-	uint8_t content[CONTENT_MAX]; /* --print-digest: of all bytes of the file, with holes */
+	/* --print-digest: of all bytes of the file, with holes */
+	uint8_t content[CONTENT_DIGEST_MAX];
 	char text[TEXT_MAX];
 };
 void record_file_end_encode(struct writer *w, const struct record_file_end *r);

@@ -150,7 +150,7 @@ static void propose_sizes(struct session *s)
 	struct sizing_for f;
 	char lockable[32] = "unlimited";
 
-	nics_survey(&rules, m->lockable > 0, s->o.rails, &f);
+	nics_find_links(&rules, m->lockable > 0, s->o.rails, &f);
 	sizing_choose(&f, &z);
 	m->lanes = (uint16_t)z.lanes;
 	m->depth = (uint16_t)z.depth;

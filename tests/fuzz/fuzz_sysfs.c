@@ -349,11 +349,11 @@ static void read_in_place(void)
 	struct cpu_time t;
 	struct adapter a;
 
-	nics_survey(&rules, true, 0, &f);
+	nics_find_links(&rules, true, 0, &f);
 	expect(f.links >= 1);
-	nics_survey(&rules, true, 1, &f);
+	nics_find_links(&rules, true, 1, &f);
 	expect(f.links == 1);
-	nics_survey(&rules, false, 2, &f);
+	nics_find_links(&rules, false, 2, &f);
 	expect(f.links == 1);
 	cpu_time_of(1, &t);
 	expect(cpu_share() >= 1);

@@ -188,7 +188,7 @@ int bench_point(struct bench *b, enum bench_stage stage, const struct setting *s
 	return 0;
 }
 
-void bench_end(struct bench *b)
+void bench_close(struct bench *b)
 {
 	int status;
 

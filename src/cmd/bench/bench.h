@@ -84,7 +84,7 @@ int bench_point(struct bench *b, enum bench_stage stage, const struct setting *s
 /* Measures a given number of bytes, once. */
 int bench_measure(struct bench *b, enum bench_stage stage, const struct setting *s, uint64_t bytes,
 		  struct point *out);
-void bench_end(struct bench *b);
+void bench_close(struct bench *b);
 
 static inline double point_rate(const struct point *p)
 {

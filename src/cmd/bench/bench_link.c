@@ -111,7 +111,7 @@ static void read_netdev_rate(const char *how, struct nic_limit *out)
 	ssize_t n;
 	int fd;
 
-	if (!parse_peer_address(how, &to) || address_toward(&to, &local) ||
+	if (!parse_peer_address(how, &to) || own_address_toward(&to, &local) ||
 	    !netdev_of_address(&local, dev, sizeof dev))
 		return;
 	/* Traffic to an address of this host does not pass through its device. */

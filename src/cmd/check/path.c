@@ -96,7 +96,7 @@ static bool look_at_route(struct host_path *p, const struct path_address *to)
 	bool rdma;
 
 	address_text(&to->at, there, sizeof there);
-	if (address_toward(&to->at, &from)) {
+	if (own_address_toward(&to->at, &from)) {
 		findings_add(p->findings, to->rdma ? FINDING_WARNING : FINDING_INFO, "route", there,
 			     to->rdma ? "give this host an address in the network of this address, "
 					"or a route to it"

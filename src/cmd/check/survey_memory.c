@@ -227,7 +227,7 @@ static void find_port_links(const struct survey *s, struct sizing_for *f)
 	struct offer_rules rules = {.only = ""};
 	unsigned best = 0, links = 0;
 
-	nics_survey(&rules, true, 0, f);
+	nics_find_links(&rules, true, 0, f);
 	for (unsigned i = 0; i < s->port_count; i++) {
 		const struct adapter *a = &s->ports[i];
 

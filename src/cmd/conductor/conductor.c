@@ -214,7 +214,7 @@ static unsigned fill_polls(struct conductor *c, struct pollfd *p)
 	p[AT_LIST] =
 		(struct pollfd){.fd = reads_list ? name_list_fd(c->list) : -1, .events = POLLIN};
 	p[AT_SCREEN] =
-		(struct pollfd){.fd = screen_waits() ? STDERR_FILENO : -1, .events = POLLOUT};
+		(struct pollfd){.fd = screen_is_pending() ? STDERR_FILENO : -1, .events = POLLOUT};
 	for (int i = 0; i < 2; i++) {
 		struct end_pipe *l = &c->pipes[i];
 		bool reading =

@@ -414,8 +414,8 @@ static int begin_end(struct end *e, int in, int out, bool far)
 {
 	if (watch_signals(!far))
 		return -1;
-	keep_secrets();
-	raise_descriptors();
+	process_protect_secrets();
+	process_raise_descriptors();
 	if (openssl_start())
 		return -1;
 	if (far && move_stdio(&in, &out))

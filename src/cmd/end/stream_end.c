@@ -287,7 +287,7 @@ out:
 static _Noreturn void exit_stream_end(struct stream_end *e)
 {
 	psk_wipe(&e->key);
-	exit_failed(e->options.program);
+	process_exit_failed(e->options.program);
 }
 
 /* A broken pipe is only the consequence of a command that exited: report its exit too. */
@@ -373,7 +373,7 @@ _Noreturn void stream_end_run(struct stream_end *e, enum role role, unsigned por
 	if (e->file && e->file_fd < 0 && e->check_file(e))
 		exit_stream_end(e);
 	stdout_is_data = !is_source_end(e) && (!e->file || e->file_fd == STDOUT_FILENO);
-	keep_secrets();
+	process_protect_secrets();
 	if (start_command(e))
 		exit_stream_end(e);
 	e->report.program = program_name(o->program);
@@ -394,5 +394,5 @@ _Noreturn void stream_end_run(struct stream_end *e, enum role role, unsigned por
 	copy_free(e->work.copy);
 	psk_wipe(&e->key);
 	options_free(o);
-	exit_with((int)e->report.failure.code);
+	process_exit((int)e->report.failure.code);
 }

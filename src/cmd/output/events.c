@@ -261,7 +261,7 @@ void events_progress(const struct progress_count *c, uint64_t now_ms)
 
 int events_wait(void)
 {
-	return spool_waits();
+	return spool_pending_fd();
 }
 
 void events_flush(void)

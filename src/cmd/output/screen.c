@@ -174,7 +174,7 @@ void screen_live(const char *text)
 	pthread_mutex_unlock(&screen.lock);
 }
 
-bool screen_waits(void)
+bool screen_is_pending(void)
 {
 	bool is;
 

@@ -23,7 +23,7 @@ void screen_line(const char *text);
 /* Sets the live line; "" for none. */
 void screen_live(const char *text);
 /* Whether output is kept, so that the caller must poll stderr for writing. */
-bool screen_waits(void);
+bool screen_is_pending(void);
 /* Writes what stderr accepts without waiting. */
 void screen_flush(void);
 /* Removes the live line and writes everything, waiting. The log goes to stderr again. */

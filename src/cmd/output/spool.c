@@ -138,7 +138,7 @@ FILE *spool_begin(int fd)
 	return spool.file;
 }
 
-int spool_waits(void)
+int spool_pending_fd(void)
 {
 	return is_spool_empty() ? -1 : spool.fd;
 }

@@ -16,7 +16,7 @@
 /* Returns a FILE whose output goes to fd, or NULL with a failure. spool_end() closes it. */
 FILE *spool_begin(int fd);
 /* The descriptor to poll for writing; -1: nothing is pending. */
-int spool_waits(void);
+int spool_pending_fd(void);
 /* Writes as much as fd accepts without waiting. */
 void spool_flush(void);
 /* Writes everything, waiting. Returns 0, or -1 with a failure if not everything could be

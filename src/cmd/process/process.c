@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "session/channel/key.h"
 
-int keep_stdio(void)
+int process_reserve_stdio(void)
 {
 	for (int fd = 0; fd <= STDERR_FILENO; fd++) {
 		if (fcntl(fd, F_GETFD) < 0 &&
@@ -22,7 +22,7 @@ int keep_stdio(void)
 	return 0;
 }
 
-void keep_secrets(void)
+void process_protect_secrets(void)
 {
 	struct rlimit core;
 
@@ -33,7 +33,7 @@ void keep_secrets(void)
 	}
 }
 
-void raise_descriptors(void)
+void process_raise_descriptors(void)
 {
 	struct rlimit files;
 
@@ -43,7 +43,7 @@ void raise_descriptors(void)
 	}
 }
 
-void start_log(const struct options *o)
+void process_start_log(const struct options *o)
 {
 	enum log_level most = LOG_WARN;
 
@@ -54,7 +54,7 @@ void start_log(const struct options *o)
 	log_setup(program_name(o->program), most);
 }
 
-_Noreturn void exit_with(int code)
+_Noreturn void process_exit(int code)
 {
 	if ((fflush(stdout) || ferror(stdout)) && code == OUT_DONE) {
 		log_at(LOG_ERROR, "write to stdout: %m");
@@ -63,19 +63,19 @@ _Noreturn void exit_with(int code)
 	exit(code);
 }
 
-_Noreturn void exit_failed(enum program program)
+_Noreturn void process_exit_failed(enum program program)
 {
 	log_at(LOG_ERROR, "%s", failed()->text);
 	if (failed()->code == OUT_USAGE)
 		print_synopsis(stderr, program);
-	exit_with((int)failed()->code);
+	process_exit((int)failed()->code);
 }
 
 static void make_key(const struct options *o)
 {
 	if (psk_make_file(o->make_key))
-		exit_failed(o->program);
-	exit_with(OUT_DONE);
+		process_exit_failed(o->program);
+	process_exit(OUT_DONE);
 }
 
 /* A signal that the parent blocked would never arrive: SIGTERM, or SIGUSR2, which wakes threads. */
@@ -87,27 +87,27 @@ static void clear_signal_mask(void)
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-void take_command_line(struct options *o, enum program program, int argc, char **argv)
+void process_parse_options(struct options *o, enum program program, int argc, char **argv)
 {
-	int rc = keep_stdio();
+	int rc = process_reserve_stdio();
 
 	clear_signal_mask();
 	/* A write beyond `ulimit -f' must fail with a message, like a write to a full disk. */
 	signal(SIGXFSZ, SIG_IGN);
 	log_setup(program_name(program), LOG_WARN);
 	if (rc || options_parse(o, program, argc, argv))
-		exit_failed(program);
-	start_log(o);
+		process_exit_failed(program);
+	process_start_log(o);
 	switch (o->action) {
 	case ACTION_HELP:
 		print_help(stdout, program);
-		exit_with(OUT_DONE);
+		process_exit(OUT_DONE);
 	case ACTION_VERSION:
 		print_version(stdout, program);
-		exit_with(OUT_DONE);
+		process_exit(OUT_DONE);
 	case ACTION_LIST:
 		print_options(stdout, program);
-		exit_with(OUT_DONE);
+		process_exit(OUT_DONE);
 	case ACTION_MAKE_KEY:
 		make_key(o);
 		return;

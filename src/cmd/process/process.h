@@ -8,20 +8,20 @@
 
 /* Opens those of descriptors 0 to 2 that are closed, in the wrong direction: no other file can get
  * their numbers, and using them still fails. Returns 0, or -1 with a failure. */
-int keep_stdio(void);
+int process_reserve_stdio(void);
 /* Protects the program's secrets: no core file, no debugger of another user. */
-void keep_secrets(void);
+void process_protect_secrets(void);
 /* Raises the limit of open descriptors to the maximum, because directories of a tree are held
  * open. */
-void raise_descriptors(void);
+void process_raise_descriptors(void);
 /* Sets up the log according to -q and -v. */
-void start_log(const struct options *o);
+void process_start_log(const struct options *o);
 
 /* Parses the command line. Answers --help and similar options, or an error, and exits. */
-void take_command_line(struct options *o, enum program program, int argc, char **argv);
+void process_parse_options(struct options *o, enum program program, int argc, char **argv);
 /* Flushes stdout and exits. If that fails, prints the error and turns OUT_DONE into OUT_FILE. */
-_Noreturn void exit_with(int code);
+_Noreturn void process_exit(int code);
 /* Prints this thread's failure, after a usage error also the synopsis, and exits with its code. */
-_Noreturn void exit_failed(enum program program);
+_Noreturn void process_exit_failed(enum program program);
 
 #endif

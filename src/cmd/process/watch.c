@@ -154,7 +154,7 @@ static void *run_work(void *arg)
 static void wait_for_bell(int ms)
 {
 	struct pollfd p[2] = {{.fd = bell, .events = POLLIN},
-			      {.fd = screen_waits() ? STDERR_FILENO : -1, .events = POLLOUT}};
+			      {.fd = screen_is_pending() ? STDERR_FILENO : -1, .events = POLLOUT}};
 	uint64_t rings;
 
 	if (poll(p, 2, ms) <= 0)

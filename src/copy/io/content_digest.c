@@ -108,7 +108,7 @@ static int content_add(struct content *c, const void *bytes, size_t len)
 	return 0;
 }
 
-static int content_end(struct content *c, uint8_t out[static CONTENT_BYTES_MAX])
+static int content_end(struct content *c, uint8_t out[static CONTENT_DIGEST_MAX])
 {
 	XXH128_canonical_t canonical;
 
@@ -202,12 +202,12 @@ out:
 
 int content_digest_of(int fd, const char *shown, uint64_t base, uint64_t size,
 		      enum content_digest d, const struct stopper *s,
-		      uint8_t out[static CONTENT_BYTES_MAX])
+		      uint8_t out[static CONTENT_DIGEST_MAX])
 {
 	struct content c;
 	int rc;
 
-	memset(out, 0, CONTENT_BYTES_MAX);
+	memset(out, 0, CONTENT_DIGEST_MAX);
 	if (d == CONTENT_NONE)
 		return 0;
 	rc = content_open(&c, d);
@@ -220,12 +220,12 @@ int content_digest_of(int fd, const char *shown, uint64_t base, uint64_t size,
 }
 
 int content_digest_of_bytes(const void *bytes, size_t len, enum content_digest d,
-			    uint8_t out[static CONTENT_BYTES_MAX])
+			    uint8_t out[static CONTENT_DIGEST_MAX])
 {
 	struct content c;
 	int rc;
 
-	memset(out, 0, CONTENT_BYTES_MAX);
+	memset(out, 0, CONTENT_DIGEST_MAX);
 	rc = content_open(&c, d);
 	if (rc == 0)
 		rc = content_add(&c, bytes, len);

@@ -12,17 +12,16 @@
 #include "copy/io/outlet.h"
 #include "protocol/message.h"
 
-enum { CONTENT_BYTES_MAX = 32 };
 /* The size of such a digest in bytes. */
 unsigned content_digest_size(enum content_digest d);
 /* Reads size bytes of fd from base on, in order, without moving its offset.  -1, OUT_CHANGED: the
  * file is shorter.  Ends with -1 when s asks to stop, with whatever failure this thread has. */
 int content_digest_of(int fd, const char *shown, uint64_t base, uint64_t size,
 		      enum content_digest d, const struct stopper *s,
-		      uint8_t out[static CONTENT_BYTES_MAX]);
+		      uint8_t out[static CONTENT_DIGEST_MAX]);
 /* As content_digest_of(), for bytes in memory. */
 int content_digest_of_bytes(const void *bytes, size_t len, enum content_digest d,
-			    uint8_t out[static CONTENT_BYTES_MAX]);
+			    uint8_t out[static CONTENT_DIGEST_MAX]);
 /* Formats a digest as hexadecimal digits. */
 void content_digest_text(enum content_digest d, const uint8_t *digest,
 			 char to[static EVENT_DIGEST]);

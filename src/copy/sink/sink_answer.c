@@ -202,7 +202,7 @@ static int digest_target(struct sink_lane *l, const struct record_file *r, struc
 {
 	struct sink *s = l->sink;
 	struct stopper stopper = {.stop = copy_stopped, .ctx = s->copy};
-	uint8_t digest[CONTENT_BYTES_MAX];
+	uint8_t digest[CONTENT_DIGEST_MAX];
 	char shown[SHOWN_ROOM];
 	int fd, ret;
 

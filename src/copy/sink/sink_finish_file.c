@@ -101,7 +101,7 @@ static int check_content(struct sink_lane *l, const struct sink_whole *w, int fd
 	struct sink *s = l->sink;
 	enum content_digest d = s->rules->digest;
 	struct stopper stopper = {.stop = copy_stopped, .ctx = s->copy};
-	uint8_t digest[CONTENT_BYTES_MAX];
+	uint8_t digest[CONTENT_DIGEST_MAX];
 
 	if (content_digest_of(fd, shown, w->out->base, w->end->size, d, &stopper, digest))
 		return -1;

@@ -443,7 +443,7 @@ bool aside_is_current(const struct source_lane *l, const struct source_item *it)
 
 /* ---- source_piece.c ------------------------------------------------------------------- */
 
-int source_read(struct source_lane *l, struct source_file *f);
+int source_send_piece(struct source_lane *l, struct source_file *f);
 int source_announce(struct source_lane *l, struct source_file *f);
 
 /* ---- source_other.c ------------------------------------------------------------------- */

@@ -28,7 +28,7 @@ static int do_job(struct source_lane *l, bool *over)
 	case JOB_ANNOUNCE:
 		return source_announce(l, f);
 	case JOB_READ:
-		return source_read(l, f);
+		return source_send_piece(l, f);
 	}
 	return -1;
 }

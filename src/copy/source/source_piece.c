@@ -416,7 +416,7 @@ static int send_next_stream(struct source_lane *l, struct source_file *f, struct
 
 /* ---- jobs ---------------------------------------------------------------------------- */
 
-int source_read(struct source_lane *l, struct source_file *f)
+int source_send_piece(struct source_lane *l, struct source_file *f)
 {
 	struct sent_piece sent = {0};
 	uint64_t sum[2], done;

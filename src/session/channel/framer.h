@@ -35,7 +35,7 @@ void *framer_room(struct framer *fr, size_t *size);
 void framer_filled(struct framer *fr, size_t len);
 /* The next complete frame. Returns 1; 0 if more bytes are needed; -1 with OUT_PROTOCOL. */
 int framer_next(struct framer *fr, struct frame *f);
-/* Bytes not yet returned, to pass to control_start() as `before'. */
+/* Bytes not yet returned, to pass to control_start() as `already_read'. */
 const void *framer_rest(const struct framer *fr, size_t *len);
 
 /* Waits for a frame until deadline_ms (clock_ms; 0: without limit). Returns 1 with a frame that is

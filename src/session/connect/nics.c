@@ -100,7 +100,8 @@ static unsigned count_cores(void)
 	return all > 0 ? (unsigned)all : 1;
 }
 
-void nics_survey(const struct offer_rules *rules, bool rdma, unsigned rails, struct sizing_for *out)
+void nics_find_links(const struct offer_rules *rules, bool rdma, unsigned rails,
+		     struct sizing_for *out)
 {
 	union address at[OFFER_MAX];
 	unsigned count;

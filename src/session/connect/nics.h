@@ -22,7 +22,7 @@ int nics_find_port(struct port_list *l, const union address *local);
  * all ports of the highest rate that have addresses of `rules', at most `rails' of them (0: no
  * bound). Otherwise it is the fastest network device.
  */
-void nics_survey(const struct offer_rules *rules, bool rdma, unsigned rails,
-		 struct sizing_for *out);
+void nics_find_links(const struct offer_rules *rules, bool rdma, unsigned rails,
+		     struct sizing_for *out);
 
 #endif

@@ -160,7 +160,7 @@ static bool is_routed_from(const union address *to, const struct dial_rules *rul
 	union address from;
 
 	return rules->from.sa.sa_family == AF_UNSPEC ||
-	       (address_toward(to, &from) == 0 && address_same(&from, &rules->from));
+	       (own_address_toward(to, &from) == 0 && address_same(&from, &rules->from));
 }
 
 unsigned places_to_dial_indexed(const struct msg_offer *offer, enum transport t,
@@ -174,7 +174,7 @@ unsigned places_to_dial_indexed(const struct msg_offer *offer, enum transport t,
 			union address a = address_of_place(&offer->places[i]);
 
 			if (offer->places[i].transport != t || !may_dial(&a, rules) ||
-			    address_near(&a) != near || !is_routed_from(&a, rules))
+			    own_network_contains(&a) != near || !is_routed_from(&a, rules))
 				continue;
 			indices[n] = i;
 			to[n++] = a;

@@ -32,7 +32,7 @@ static unsigned find_beside(const struct rail *routed, const union address *from
 			    struct port_list *ports, struct rail *to, unsigned max)
 {
 	union address own[OWN_MAX];
-	unsigned n = addresses_near(&routed->to, own, OWN_MAX), found = 0;
+	unsigned n = own_addresses_near(&routed->to, own, OWN_MAX), found = 0;
 
 	for (unsigned i = 0; i < n && found < max; i++) {
 		struct rail *r = &to[found];
@@ -67,7 +67,7 @@ unsigned rails_find(const struct msg_offer *offer, const struct dial_rules *rule
 			.rate = p->rate,
 		};
 		from[i].sa.sa_family = AF_UNSPEC;
-		if (address_toward(&at[i], &from[i]) == 0)
+		if (own_address_toward(&at[i], &from[i]) == 0)
 			complete_rail(&to[i], &from[i], &ports);
 	}
 	for (unsigned i = 0; i < routed; i++)

@@ -594,7 +594,7 @@ static void content_digest_has_its_length(void **state)
 
 	(void)state;
 	record_file_end_encode(&w, &end);
-	sent[RECORD_HEAD + 47] = CONTENT_MAX + 1;
+	sent[RECORD_HEAD + 47] = CONTENT_DIGEST_MAX + 1;
 	r = reader_of(sent, w.used);
 	assert_int_equal(record_next(&r, &record), -1);
 	assert_non_null(strstr(failed()->text, "content"));
@@ -603,13 +603,13 @@ static void content_digest_has_its_length(void **state)
 	assert_int_equal(record_next(&r, &record), -1);
 	assert_non_null(strstr(failed()->text, "content"));
 	/* One byte more than there is room for, all of it present. */
-	end.content_len = CONTENT_MAX;
+	end.content_len = CONTENT_DIGEST_MAX;
 	memset(end.text, 'x', 9);
 	w = writer_of(sent, sizeof sent);
 	record_file_end_encode(&w, &end);
 	sent[RECORD_HEAD + 47]++;
-	sent[RECORD_HEAD + 48 + CONTENT_MAX + 1] = 8;
-	sent[RECORD_HEAD + 48 + CONTENT_MAX + 2] = 0;
+	sent[RECORD_HEAD + 48 + CONTENT_DIGEST_MAX + 1] = 8;
+	sent[RECORD_HEAD + 48 + CONTENT_DIGEST_MAX + 2] = 0;
 	r = reader_of(sent, w.used);
 	assert_int_equal(record_next(&r, &record), -1);
 	assert_non_null(strstr(failed()->text, "content"));

@@ -515,7 +515,7 @@ static inline void sample_pieces(enum sample_size size, struct writer *w)
 		.digest = {OF(0, 0x3132333435363738, UINT64_MAX),
 			   OF(0, 0x4142434445464748, UINT64_MAX)},
 		.code = OF(OUT_DONE, OUT_CHANGED, OUT_MEMLOCK),
-		.content_len = OF(0, 4, CONTENT_MAX),
+		.content_len = OF(0, 4, CONTENT_DIGEST_MAX),
 	};
 
 	sample_bytes(size, end.content, sizeof end.content);

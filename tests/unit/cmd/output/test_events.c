@@ -306,7 +306,7 @@ static void unread_output_blocks_nobody(void **state)
 		}
 		/* No line was waited for until now. */
 		spool_flush();
-		if (spool_waits() != pipe_fds[1])
+		if (spool_pending_fd() != pipe_fds[1])
 			_exit(1);
 		_exit(spool_end() ? 2 : 0);
 	}

@@ -206,7 +206,7 @@ static void stopped_terminal_blocks_nobody(void **state)
 		screen_line(text);
 	}
 	screen_live("live");
-	n = screen_waits();
+	n = screen_is_pending();
 	assert_int_equal(read(pipe_fds[0], junk, (size_t)filled), filled);
 	screen_flush();
 	screen_end();

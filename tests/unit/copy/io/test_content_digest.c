@@ -47,7 +47,7 @@ static int unmake(void **state)
 static void assert_content(int of, uint64_t base, uint64_t size, enum content_digest d,
 			   const char *should)
 {
-	uint8_t digest[CONTENT_BYTES_MAX];
+	uint8_t digest[CONTENT_DIGEST_MAX];
 	char is[EVENT_DIGEST];
 
 	assert_int_equal(content_digest_of(of, "it", base, size, d, NULL, digest), 0);
@@ -99,7 +99,7 @@ static void known_digests_match(void **state)
 static void digest_text_has_its_size(void **state)
 {
 	static const unsigned sizes[CONTENT_DIGESTS] = {0, 16, 32, 16, 4};
-	const uint8_t ones[CONTENT_BYTES_MAX] = {0x01, 0xf0};
+	const uint8_t ones[CONTENT_DIGEST_MAX] = {0x01, 0xf0};
 
 	(void)state;
 	for (unsigned d = 0; d < CONTENT_DIGESTS; d++) {
@@ -178,7 +178,7 @@ static void holes_are_read_as_zeros(void **state)
 
 static void file_offset_is_unchanged(void **state)
 {
-	uint8_t digest[CONTENT_BYTES_MAX];
+	uint8_t digest[CONTENT_DIGEST_MAX];
 
 	(void)state;
 	assert_int_equal(lseek(fd, 123, SEEK_SET), 123);
@@ -188,7 +188,7 @@ static void file_offset_is_unchanged(void **state)
 
 static void truncated_file_has_changed(void **state)
 {
-	uint8_t digest[CONTENT_BYTES_MAX];
+	uint8_t digest[CONTENT_DIGEST_MAX];
 
 	(void)state;
 	for (unsigned d = 1; d < CONTENT_DIGESTS; d++) {
@@ -203,7 +203,7 @@ static void truncated_file_has_changed(void **state)
 
 static void unreadable_file_fails(void **state)
 {
-	uint8_t digest[CONTENT_BYTES_MAX];
+	uint8_t digest[CONTENT_DIGEST_MAX];
 
 	(void)state;
 	fail_clear();
@@ -221,7 +221,7 @@ static bool third_time(void *ctx)
 
 static void stopper_ends_the_digest(void **state)
 {
-	uint8_t digest[CONTENT_BYTES_MAX];
+	uint8_t digest[CONTENT_DIGEST_MAX];
 	unsigned asked = 0;
 	const struct stopper s = {third_time, &asked};
 

@@ -177,7 +177,7 @@ static void test_ways_without_adapters_are_sorted_by_rate(void **state)
 	assert_int_equal(ways[0].near, -1);
 	assert_int_equal(ways[0].from.sa.sa_family, AF_UNSPEC);
 	assert_int_equal(rails_find(&o, &rules, ways, 1), 1);
-	assert_int_equal(address_toward(&a, &from), 0);
+	assert_int_equal(own_address_toward(&a, &from), 0);
 	assert_true(address_same(&from, &a));
 }
 
