@@ -84,13 +84,16 @@ def make_sys(top, words, addresses, netdev):
     link(top / "class/infiniband_verbs/uverbs0", "../../%s/infiniband_verbs/uverbs0" % PCI)
 
 
-def make_host(personality, directory, addresses=("127.0.0.1", "::1"), netdev="lo", fabric=None, silent=(), unlinked=(), link_words=()):
+def make_host(personality, directory, addresses=("127.0.0.1", "::1"), netdev="lo", fabric=None, silent=(), unlinked=(), link_words=(), limits=None):
     source = HERE / "personalities" / personality
     top = pathlib.Path(directory)
     shutil.rmtree(top, ignore_errors=True)
     top.mkdir(parents=True)
     top.chmod(0o755)
-    (top / "personality").write_text(source.read_text())
+    lines = source.read_text().splitlines()
+    for word, value in (limits or {}).items():
+        lines = [line for line in lines if line.split(None, 1)[:1] != [word]] + ["%s %s" % (word, value)]
+    write(top / "personality", "\n".join(lines))
     lines = ["fabric " + (fabric or secrets.token_hex(8))]
     lines += ["address " + a for a in addresses] + ["silent " + a for a in silent] + ["unlinked " + a for a in unlinked]
     lines += list(link_words)

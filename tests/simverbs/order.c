@@ -55,8 +55,8 @@ static void set_word(struct rule *r, const char *word)
 
 static void read_rule(char *text)
 {
-	static const char *const kinds[] = {"fail",   "status", "event", "lose",
-					    "silent", "stale",  "reuse", "async"};
+	static const char *const kinds[] = {"fail",  "status", "event", "lose",  "silent",
+					    "stale", "reuse",  "async", "relax", "regions"};
 	struct rule *r = &rules[count];
 	char *words = strchr(text, ':'), *at;
 	bool known = false;
@@ -126,6 +126,16 @@ int order_failure(const char *function)
 	const struct rule *r = find_rule("fail", function);
 
 	return r ? r->errnum : 0;
+}
+
+bool order_relaxed(void)
+{
+	return find_rule("relax", NULL) != NULL;
+}
+
+bool order_told(void)
+{
+	return find_rule("regions", NULL) != NULL;
 }
 
 int order_status(void)

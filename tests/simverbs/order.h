@@ -6,7 +6,10 @@
  * Faults that a test orders. SIMVERBS_FAULT holds rules with semicolons between them; each counts
  * for itself, in one process:
  *
- *   fail:NAME,n=N,errno=E    the N-th call of an exported function fails (n=0: each)
+ *   fail:NAME,n=N,errno=E    the N-th call of an exported function fails (n=0: each). NAME relaxed:
+ *                            ibv_reg_mr() with relaxed ordering
+ *   relax:                   each region has relaxed ordering
+ *   regions:                 prints the size and access of each region
  *   status:n=N,is=S          the N-th send of the process completes with status S, and its queue
  *                            pair breaks
  *   event:NAME,n=N,as=A,status=S    the N-th event NAME (ESTABLISHED) becomes event A (numbers of
@@ -31,6 +34,9 @@
 
 /* The errno with which this call is to fail; 0: none. */
 int order_failure(const char *function);
+/* Whether each region has relaxed ordering, or is printed. */
+bool order_relaxed(void);
+bool order_told(void);
 /* The status of this send; 0: none is ordered. */
 int order_status(void);
 /* What is ordered of an event. */

@@ -161,6 +161,9 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 	struct region *r;
 	int rc = order_failure("ibv_reg_mr");
 
+	if (!rc && access & IBV_ACCESS_RELAXED_ORDERING)
+		rc = order_failure("relaxed");
+
 	FAIL_IF_GONE(pd->context, NULL);
 	if (rc) {
 		errno = rc;
@@ -177,6 +180,10 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 		return NULL;
 	r->mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = addr, .length = length};
 	r->access = access;
+	if (order_relaxed())
+		r->access |= IBV_ACCESS_RELAXED_ORDERING;
+	if (order_told())
+		complain("region of %zu bytes with access %#x", length, access);
 	r->bytes = (((uintptr_t)addr + length + 4095) & ~(uintptr_t)4095) -
 		   ((uintptr_t)addr & ~(uintptr_t)4095);
 	if (memory_lock(r->bytes)) {
@@ -214,7 +221,7 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t len
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	return register_region(pd, addr, length, access & ~(uint32_t)IBV_ACCESS_OPTIONAL_RANGE);
+	return register_region(pd, addr, length, access);
 }
 
 static void remove_region(struct region *r)

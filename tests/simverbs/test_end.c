@@ -88,6 +88,9 @@ void end_resolve(struct end *e, const char *ip, uint16_t port)
 	END_NEED(rdma_create_id(e->events, &e->id, NULL, RDMA_PS_TCP) == 0);
 	END_NEED(rdma_resolve_addr(e->id, NULL, (struct sockaddr *)&a, 1000) == 0);
 	END_NEED(end_expect(e).what == RDMA_CM_EVENT_ADDR_RESOLVED);
+	END_NEED(!e->ack_timeout ||
+		 rdma_set_option(e->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &e->ack_timeout,
+				 sizeof e->ack_timeout) == 0);
 	END_NEED(rdma_resolve_route(e->id, 1000) == 0);
 	END_NEED(end_expect(e).what == RDMA_CM_EVENT_ROUTE_RESOLVED);
 }

@@ -20,6 +20,7 @@ struct end {
 	struct ibv_cq *cq;
 	struct ibv_mr *mr;
 	uint8_t *memory; /* END_SLOTS slots of END_BYTES */
+	uint8_t ack_timeout; /* for end_resolve(); 0: the adapter's */
 };
 
 /* What an event was, with what came with it. */

@@ -445,17 +445,19 @@ static void run_with(const char *faults, int (*fn)(void))
 	assert_int_equal(status, 0);
 }
 
-enum { ACK_TIMEOUT = 14, TIMEWAIT_MS = 256 }; /* beside the adapter's own delay */
+/* Beside the adapter's own delay. Only RoCE derives the path's time from it. */
+enum { ACK_TIMEOUT = 14, TIMEWAIT_MS = 256 };
+
+static bool is_infiniband(void)
+{
+	return strstr(getenv("SLUICE_SIM"), "-ib") != NULL;
+}
 
 /* Sends a request from a new queue pair to a listener. */
 static void call_listener(struct end *near, uint16_t port)
 {
-	uint8_t timeout = ACK_TIMEOUT;
-
-	*near = (struct end){0};
+	*near = (struct end){.ack_timeout = ACK_TIMEOUT};
 	end_resolve(near, FAR, port);
-	END_NEED(rdma_set_option(near->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout,
-				 sizeof timeout) == 0);
 	end_equip(near, 1, 0);
 	END_NEED(end_connect(near, "hello", 5, 0) == 0);
 }
@@ -512,7 +514,8 @@ static int end_and_wait(void)
 static void test_both_ends_disconnect_and_wait(void **state)
 {
 	(void)state;
-	run_with("", end_and_wait);
+	if (!is_infiniband())
+		run_with("", end_and_wait);
 }
 
 static void expect_stale(struct end *near)
@@ -568,7 +571,7 @@ static int call_a_zombie(void)
 static void test_stale_queue_pairs(void **state)
 {
 	(void)state;
-	if (iwarp) /* there is no such thing */
+	if (iwarp || is_infiniband()) /* there is no such thing; the path's time is too long */
 		return;
 	run_with("stale:n=1;reuse:n=0", call_in_timewait);
 	run_with("lose:DREQ,n=1;reuse:n=0", call_a_zombie);
@@ -999,6 +1002,7 @@ int main(void)
 		return 77;
 	}
 	signal(SIGPIPE, SIG_IGN);
+	setenv("SIMVERBS_RNR", "allowed", 1);
 	list = ibv_get_device_list(NULL);
 	iwarp = list && list[0] && list[0]->transport_type == IBV_TRANSPORT_IWARP;
 	ibv_free_device_list(list);

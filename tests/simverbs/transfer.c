@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 #include "async.h"
 #include "completion.h"
@@ -111,6 +112,10 @@ static struct outcome write_remote(struct queue_pair *q, struct cursor *c)
 	if (!region_allows(r->table, r->queue->pd, e->rkey, e->remote_addr, e->bytes,
 			   IBV_ACCESS_REMOTE_WRITE))
 		return break_peer(r, IBV_WC_REM_ACCESS_ERR);
+	/* Stricter than ibv_reg_mr(3), where a later completion shows the data. */
+	if (region_allows(r->table, r->queue->pd, e->rkey, e->remote_addr, e->bytes,
+			  IBV_ACCESS_RELAXED_ORDERING))
+		misuse("queue pair %#x writes into a region with relaxed ordering", q->qp.qp_num);
 	to = remote_at(r, e->rkey, e->remote_addr);
 	if (!to)
 		return (struct outcome){.what = NOT_MAPPED};
@@ -220,6 +225,16 @@ static uint64_t measure_ack_timeout(const struct queue_pair *q)
 	return (uint64_t)ACK_UNIT_NS << n;
 }
 
+/* What a lane may never cause; a test of this simulation allows it. */
+static void check_may_be_unready(const struct queue_pair *q)
+{
+	static const char text[] = "queue pair %#x sends, and its peer has no receive posted";
+
+	if (!getenv("SIMVERBS_RNR"))
+		misuse(text, q->qp.qp_num);
+	complain(text, q->qp.qp_num);
+}
+
 /* Whether the send failed for good (then *status), or after which time it is tried again. */
 static bool give_up(struct queue_pair *q, const struct outcome *o, enum ibv_wc_status *status,
 		    uint64_t *wait_ns)
@@ -245,7 +260,7 @@ static bool give_up(struct queue_pair *q, const struct outcome *o, enum ibv_wc_s
 		*wait_ns = o->wait_ns;
 		*status = IBV_WC_RNR_RETRY_EXC_ERR;
 		most = q->remote->rnr_retry_count;
-		complain("queue pair %#x sends, and its peer has no receive posted", q->qp.qp_num);
+		check_may_be_unready(q);
 		if (p->iwarp) {
 			/* RFC 5041 7.2: no buffer ends the stream. */
 			break_peer(q->remote, IBV_WC_SUCCESS);
