@@ -33,7 +33,9 @@
 #include "lane/wire.h"
 
 /*
- * Why a receiver is never found not ready, and rnr_retry_count can be 0:
+ * Why a receiver is never found not ready. So rnr_retry_count is 0 on rxe and siw, where a mistake
+ * in this must show, and the simulated adapters end the program. An adapter of hardware may report
+ * a receiver that is not ready for reasons of its own, and repeats for as long as that lasts (7).
  *
  * Sink. Before it connects or accepts, it posts one receive for the hello, then one for each of its
  * `depth' blocks (or for the message that announces a written block). A source's first message is
@@ -170,6 +172,8 @@ void verbs_set_options(struct verbs *v);
 int verbs_set_tos(struct rdma_cm_id *id, unsigned tos);
 /* How often the adapter sends again what is not acknowledged. */
 uint8_t verbs_retry_count(const struct verbs *v);
+/* How often the peer's adapter sends again what finds no receive here. */
+uint8_t verbs_rnr_retry_count(const struct verbs *v);
 
 /* ---- verbs_event.c ---- */
 

@@ -27,6 +27,7 @@
 enum {
 	RESOLVE_FIRST_MS = 100,
 	NUDGE_MS = 50,
+	NUDGE_LATER_MS = 500,
 	STALE_MOST = 8, /* attempts with new queue pairs after one was stale */
 };
 
@@ -41,13 +42,21 @@ bool verbs_built(void)
  * An accepting siw misses data that arrives between its reply and its taking over the socket. It
  * handles such data only when more arrives, so a hello in this gap would stay there for ever. So
  * the connecting end repeats an RDMA WRITE of 0 bytes. It needs no memory and no permission at the
- * peer, and iWARP itself may begin a connection with it.
+ * peer, and iWARP itself may begin a connection with it. The drivers of hardware post it as it is
+ * (rdma-core: irdma_uk_rdma_write(), build_rdma_write() of cxgb4; irdma's kernel opens connections
+ * with the same, irdma_sc_send_rtt()). But whether an adapter of hardware takes it was never tried.
+ * Between two of them the hello comes first, and only a siw at the other end gets to see it.
  */
+static unsigned nudge_ms(const struct verbs *v)
+{
+	return v->adapter.siw ? NUDGE_MS : NUDGE_LATER_MS;
+}
+
 static int nudge_siw(struct verbs *v, uint64_t *next_ms)
 {
 	if (clock_ms() < *next_ms)
 		return 0;
-	*next_ms = clock_ms() + NUDGE_MS;
+	*next_ms = clock_ms() + nudge_ms(v);
 	return verbs_write_empty(v);
 }
 
@@ -70,7 +79,7 @@ static int await_hello(struct verbs *v, const struct lane_key *key, enum hello_p
 		       uint64_t deadline_ms)
 {
 	bool nudges = v->adapter.kind == ADAPTER_IWARP && !v->accepting;
-	uint64_t next_ms = nudges ? clock_ms() + NUDGE_MS : deadline_ms;
+	uint64_t next_ms = nudges ? clock_ms() + nudge_ms(v) : deadline_ms;
 	unsigned least = place == HELLO_SECOND ? 2 : 1;
 
 	while (v->hellos < least) {
@@ -274,7 +283,7 @@ static int send_request(struct verbs *v, const struct lane_key *key, uint64_t de
 		.private_data_len = sizeof private,
 		.flow_control = 1,
 		.retry_count = verbs_retry_count(v),
-		.rnr_retry_count = 0,
+		.rnr_retry_count = verbs_rnr_retry_count(v),
 		/* Some iWARP adapters read from the peer to open a connection. */
 		.initiator_depth = iwarp,
 	};
@@ -364,7 +373,7 @@ static int accept_request(struct verbs *v)
 		.flow_control = 1,
 		.responder_resources = RDMA_MAX_RESP_RES,
 		.initiator_depth = RDMA_MAX_INIT_DEPTH,
-		.rnr_retry_count = 0,
+		.rnr_retry_count = verbs_rnr_retry_count(v),
 	};
 
 	verbs_set_options(v);

@@ -15,6 +15,7 @@ enum {
 	 * (IB_RETRY_CNT). rxe repeats for ever then (rxe_comp.c, rxe_completer()). */
 	RETRIES = 7,
 	RETRIES_RXE = 6,
+	RNR_RETRIES = 7, /* for ever (rdma_connect(3)), as with rsockets, perftest and NCCL */
 	/* An ACK timeout of n is 4.096 us * 2^n (rdma_set_option(3)): 67 ms, and 1.07 s. */
 	ACK_UNIT_NS = 4096,
 	ACK_TIMEOUT_ROCE = 14,
@@ -44,6 +45,11 @@ int verbs_examine(struct verbs *v)
 uint8_t verbs_retry_count(const struct verbs *v)
 {
 	return v->adapter.rxe ? RETRIES_RXE : RETRIES;
+}
+
+uint8_t verbs_rnr_retry_count(const struct verbs *v)
+{
+	return v->adapter.rxe || v->adapter.siw ? 0 : RNR_RETRIES;
 }
 
 /*
