@@ -2,8 +2,11 @@
 
 /* Locked memory: its limit, and which lanes fit into it. */
 
+#include <linux/capability.h>
 #include <stdio.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #include "base/fail.h"
 #include "lane/memlock.h"
 #include "lane/pool.h"
@@ -28,6 +31,19 @@ uint64_t memlock_limit(void)
 			rl.rlim_cur = before;
 	}
 	return rl.rlim_cur == RLIM_INFINITY ? UINT64_MAX : rl.rlim_cur;
+}
+
+static bool may_exceed_limit(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {{0}};
+
+	return !syscall(SYS_capget, &head, data) && (data[0].effective & 1U << CAP_IPC_LOCK) != 0;
+}
+
+bool memlock_explains(uint64_t total, bool always)
+{
+	return total > memlock_limit() / 2 && (always || !may_exceed_limit());
 }
 
 static uint64_t lane_bytes(uint32_t depth, uint32_t block_size)

@@ -18,6 +18,12 @@ uint64_t memlock_limit(void);
  * fit.
  */
 bool lanes_fit(uint64_t limit, unsigned *lanes, uint32_t *depth, uint32_t *block_size);
+/*
+ * Whether the limit can be the reason why the adapter was refused memory of which this process then
+ * had locked `total' bytes. The queues of some adapters count, too. The kernel does not apply the
+ * limit to a process with CAP_IPC_LOCK (ib_umem_get()); siw does: always.
+ */
+bool memlock_explains(uint64_t total, bool always);
 /* Fails because a lane's `need' bytes could not be locked; states the limit and the remedy. */
 int fail_memlock(uint64_t need);
 /* The same failure on another host. */

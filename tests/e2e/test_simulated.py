@@ -2,11 +2,12 @@
 """What an adapter and its connection manager may do to a copy (tests/simverbs/order.h orders it): the copy goes on or
 ends in time, and the user learns why."""
 
+import os
 import time
 
 import pytest
 
-from hosts import COUNT, IWARP, pattern
+from hosts import COUNT, IWARP, SIM, pattern, simulated
 
 pytestmark = [
     pytest.mark.moves_blocks,
@@ -88,6 +89,64 @@ def test_a_silent_path_is_noticed_while_the_sink_is_busy(bench, tmp_path):
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
     assert (tmp_path / "out").read_bytes() == data
     assert "nothing was acknowledged for 3 s" in source.errors(), source.errors()
+
+
+def lines_of(run, word):
+    return [line for line in run.errors().splitlines() if word in line]
+
+
+# The first two bits: local and remote writes.
+@pytest.mark.parametrize("op, far_pool", [("send", 0x100001), ("write-send", 3)])
+def test_only_memory_without_an_order_is_relaxed(bench, tmp_path, op, far_pool):
+    """The far end is the sink."""
+    r = copy(bench, tmp_path, "regions:", "--rdma-op=" + op)
+    regions = {(int(line.split()[-5]) > 100000, int(line.split()[-1], 16)) for line in lines_of(r, "region of")}
+    assert r.code == 0, r.errors()
+    assert regions == {(False, 1), (True, 0x100001), (True, far_pool)}, r.errors()
+
+
+def test_an_adapter_that_rejects_relaxed_ordering_is_used_without_it(bench, tmp_path):
+    r = copy(bench, tmp_path, "regions:;fail:relaxed,n=0,errno=95")
+    assert r.code == 0, r.errors()
+    assert {line.split()[-1] for line in lines_of(r, "region of")} == {"0x1"}, r.errors()
+
+
+def test_a_ring_with_relaxed_ordering_would_be_noticed(bench, tmp_path):
+    r = copy(bench, tmp_path, "relax:", "--rdma-op=write-send")
+    assert r.code and "writes into a region with relaxed ordering" in r.errors(), r.errors()
+
+
+def limited(bench, tmp_path, limits, *options, **how):
+    data = pattern(200 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    r = bench.copy("-v", *options, "in", "far:%s/out" % tmp_path, env=simulated(limits=limits), **how)
+    assert r.code or (tmp_path / "out").read_bytes() == data
+    return r
+
+
+@pytest.mark.parametrize("limits", [{"max_cqe": 24}, {"max_qp_wr": 18}, {"max_inline": 0}])
+def test_a_lane_fits_into_small_limits(bench, tmp_path, limits):
+    """Queues of 16 blocks, with fewer sends at a time."""
+    r = limited(bench, tmp_path, limits, "--depth=16")
+    assert r.code == 0 and not lines_of(r, "TCP"), r.errors()
+
+
+@pytest.mark.parametrize("limits, said", [
+    ({"max_cqe": 24}, "allows 24 entries per completion queue, a depth of 64 (--depth) needs"),
+    ({"max_qp_wr": 20}, "allows 20 receives per queue pair, a depth of 64 (--depth) needs 66"),
+    ({"max_mr_size": 1 << 20}, "registers at most 1048576 bytes at a time, a depth of 64 (--depth) with blocks of 65536 bytes"),
+    ({"max_msg_size": 4096}, "sends messages of at most 4096 bytes, a block needs 65600")])
+def test_a_limit_that_is_too_small_is_named(bench, tmp_path, limits, said):
+    r = limited(bench, tmp_path, limits, "--depth=64", "--block-size=64k", transport="--transport=auto")
+    assert r.code == 0 and said in r.errors(), r.errors()
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or SIM.startswith("siw"), reason="the limit of locked memory counts")
+@pytest.mark.may_skip("any", "the limit of locked memory counts", on="sim")
+def test_locked_memory_is_not_blamed_without_a_limit(bench, tmp_path):
+    for r in (limited(bench, tmp_path, {"max_mr": 1}), copy(bench, tmp_path, "fail:ibv_reg_mr,n=0,errno=12")):
+        assert r.code == 43 and "lock memory" not in r.errors(), (r.code, r.errors())
+        assert "out of memory, or the adapter has no room" in r.errors(), r.errors()
 
 
 @pytest.mark.parametrize("call, errno", [

@@ -11,6 +11,20 @@
 #include "lane/memlock.h"
 #include "lane/verbs/verbs.h"
 
+/*
+ * PCIe writes of the adapter, and its reads, need not keep their order in memory with this flag:
+ * see ibv_reg_mr(3). It has the pools of a source, and of a sink that receives SENDs. A completion
+ * guarantees that all data before it is visible, and nothing of a block is read earlier.
+ *
+ * It does not have a ring that the peer WRITEs to, where blocks are announced by other messages,
+ * nor the hellos, credits and notices: 16 to 1,024 bytes each, where it gains nothing.
+ */
+#ifdef IBV_ACCESS_OPTIONAL_FIRST
+enum { RELAXED = IBV_ACCESS_RELAXED_ORDERING };
+#else /* rdma-core before version 28 */
+enum { RELAXED = 0 };
+#endif
+
 uint8_t *verbs_hello_at(const struct verbs *v, enum hello_place place)
 {
 	return v->ring + (size_t)place * LANE_HELLO_SIZE;
@@ -89,6 +103,27 @@ static uint32_t count_receives(const struct verbs *v)
 	       (v->side == LANE_SOURCE ? CREDITS_SPARE : 0);
 }
 
+/* Chooses how many sends may be posted at a time. Fewer than one for each block of the depth slow
+ * the lane down at most; so they give way to the device's limits. */
+static int choose_sends(struct verbs *v)
+{
+	const struct ibv_device_attr *dev = &v->adapter.device;
+	uint32_t least = verbs_sends_a_block(v), receives = count_receives(v);
+
+	v->sends_max = v->depth * least + SENDS_SPARE;
+	if (v->sends_max > (uint32_t)dev->max_qp_wr)
+		v->sends_max = (uint32_t)dev->max_qp_wr;
+	/* The completion queue has an entry for each work request: make_cq(). */
+	if (dev->max_cqe < 0 || (uint32_t)dev->max_cqe < receives + least)
+		return verbs_fail(v, OUT_TRANSPORT,
+				  "%s allows %d entries per completion queue, a depth of %u "
+				  "(--depth) needs %u",
+				  device_name(v), dev->max_cqe, v->depth, receives + least);
+	if (v->sends_max > (uint32_t)dev->max_cqe - receives)
+		v->sends_max = (uint32_t)dev->max_cqe - receives;
+	return 0;
+}
+
 /* Checks the device's limits against what this lane needs. */
 static int check_device(struct verbs *v)
 {
@@ -104,10 +139,13 @@ static int check_device(struct verbs *v)
 			v, OUT_TRANSPORT,
 			"%s allows %d receives per queue pair, a depth of %u (--depth) needs %u",
 			device_name(v), dev->max_qp_wr, v->depth, count_receives(v));
-	v->sends_max = v->depth * verbs_sends_a_block(v) + SENDS_SPARE;
-	if (v->sends_max > (uint32_t)dev->max_qp_wr)
-		v->sends_max = (uint32_t)dev->max_qp_wr;
-	return verbs_op_check(v);
+	if (dev->max_mr_size < v->pool->bytes)
+		return verbs_fail(v, OUT_TRANSPORT,
+				  "%s registers at most %llu bytes at a time, a depth of %u "
+				  "(--depth) with blocks of %u bytes (--block-size) needs %zu",
+				  device_name(v), (unsigned long long)dev->max_mr_size, v->depth,
+				  v->pool->size, v->pool->bytes);
+	return choose_sends(v) || verbs_op_check(v) ? -1 : 0;
 }
 
 static int make_cq(struct verbs *v)
@@ -192,18 +230,41 @@ static uint64_t count_locked_bytes(const struct verbs *v)
 	return v->pool->bytes + v->ring_bytes;
 }
 
+/* Bytes that this process has registered. */
+static _Atomic uint64_t registered;
+
+/* ENOMEM has several reasons, and the kernel does not report which. */
+static int fail_no_memory(struct verbs *v, size_t bytes)
+{
+	const struct ibv_device_attr *dev = &v->adapter.device;
+
+	if (memlock_explains(atomic_load(&registered) + bytes, v->adapter.siw)) {
+		fail_memlock(count_locked_bytes(v));
+		return verbs_fail(v, failed()->code, "%s", failed()->text);
+	}
+	return verbs_fail(v, OUT_TRANSPORT,
+			  "register %zu bytes with %s: this host is out of memory, or the adapter "
+			  "has no room for another region (it allows %d)",
+			  bytes, device_name(v), dev->max_mr);
+}
+
 static int register_memory(struct verbs *v, void *base, size_t bytes, int access,
 			   struct ibv_mr **out)
 {
 	/* The adapter only reads a source's memory. But if it is registered without write access,
 	 * some kernels pin the shared zero page, which the first write replaces by another page. */
-	*out = ibv_reg_mr(v->pd, base, bytes, IBV_ACCESS_LOCAL_WRITE | access);
-	if (*out)
+	access |= IBV_ACCESS_LOCAL_WRITE;
+	*out = ibv_reg_mr(v->pd, base, bytes, (unsigned)access);
+	/* libibverbs leaves RELAXED out if the kernel does not know optional flags; a driver of its
+	 * own may reject it. */
+	if (!*out && access & RELAXED && errno != ENOMEM)
+		*out = ibv_reg_mr(v->pd, base, bytes, (unsigned)(access & ~RELAXED));
+	if (*out) {
+		atomic_fetch_add(&registered, bytes);
 		return 0;
-	if (errno == ENOMEM) {
-		fail_memlock(count_locked_bytes(v));
-		return verbs_fail(v, failed()->code, "%s", failed()->text);
 	}
+	if (errno == ENOMEM)
+		return fail_no_memory(v, bytes);
 	return verbs_fail(v, OUT_TRANSPORT, "register %zu bytes with %s: %m", bytes,
 			  device_name(v));
 }
@@ -213,7 +274,7 @@ static int make_memory(struct verbs *v)
 	size_t notices = v->op == RDMA_OP_WRITE_SEND ? (size_t)v->depth * NOTICE_SIZE : 0;
 	size_t bytes = (size_t)HELLO_PLACES * LANE_HELLO_SIZE +
 		       (size_t)credit_places(v) * CREDIT_STRIDE + notices;
-	int written = v->side == LANE_SINK && verbs_writes(v) ? IBV_ACCESS_REMOTE_WRITE : 0;
+	int pool = v->side == LANE_SINK && verbs_writes(v) ? IBV_ACCESS_REMOTE_WRITE : RELAXED;
 	void *ring;
 
 	bytes = (bytes + LANE_PAGE - 1) & ~(size_t)(LANE_PAGE - 1);
@@ -227,7 +288,7 @@ static int make_memory(struct verbs *v)
 		return verbs_fail(v, OUT_MEMORY, "exclude memory from fork: %m");
 	if (register_memory(v, ring, bytes, 0, &v->ring_mr))
 		return -1;
-	return register_memory(v, v->pool->base, v->pool->bytes, written, &v->pool_mr);
+	return register_memory(v, v->pool->base, v->pool->bytes, pool, &v->pool_mr);
 }
 
 int verbs_equip(struct verbs *v)
@@ -243,13 +304,19 @@ int verbs_equip(struct verbs *v)
 	return post_receives(v);
 }
 
+static void deregister_memory(struct ibv_mr **mr)
+{
+	if (!*mr)
+		return;
+	atomic_fetch_sub(&registered, (*mr)->length);
+	ibv_dereg_mr(*mr);
+	*mr = NULL;
+}
+
 void verbs_release_memory(struct verbs *v)
 {
-	if (v->pool_mr)
-		ibv_dereg_mr(v->pool_mr);
-	if (v->ring_mr)
-		ibv_dereg_mr(v->ring_mr);
-	v->pool_mr = v->ring_mr = NULL;
+	deregister_memory(&v->pool_mr);
+	deregister_memory(&v->ring_mr);
 }
 
 void verbs_unequip(struct verbs *v)
