@@ -79,6 +79,22 @@ bool netdev_of_address(const union address *local, char *to, size_t size);
 /* MTU of the network device with a local address; 0: unknown. */
 unsigned netdev_mtu(const union address *local);
 
+/*
+ * RoCE: the ToS of connections for which no program chooses one (default_roce_tos of the kernel's
+ * configfs). -1: unknown, as configfs is not mounted there, or nobody made the adapter's directory.
+ */
+int adapter_default_tos(const char *root, const struct adapter *a);
+/* What mlx5 puts in its place, as it reports it ("Global tclass=106"; only NVIDIA's own driver).
+ * False: it reports none. */
+bool adapter_traffic_class(const char *root, const struct adapter *a, char to[static ADAPTER_TEXT]);
+/* RoCE: the priorities (bit n) for which the adapter reports congestion to the sender, and for
+ * which it slows down when told so. False: unknown. Only NVIDIA's own driver reports it. */
+bool adapter_ecn(const char *root, const struct adapter *a, uint8_t *notifies, uint8_t *reacts);
+
+/* Whether the adapter may mark its PCIe writes as free to overtake each other. */
+enum pcie_ordering { PCIE_ORDER_UNKNOWN, PCIE_ORDER_STRICT, PCIE_ORDER_RELAXED };
+enum pcie_ordering adapter_ordering(const char *root, const struct adapter *a);
+
 /* The processors of a NUMA node; false if there is no such node. */
 bool numa_node_cpus(const char *root, int node, cpu_set_t *out);
 

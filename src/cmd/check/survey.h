@@ -45,5 +45,9 @@ void survey_kernel(const struct survey *s); /* build, modules, device files, PCI
 void survey_ports(const struct survey *s);
 void survey_memory(const struct survey *s);
 void survey_addresses(const struct survey *s);
+void survey_traffic(const struct survey *s, const struct adapter *a); /* of an active port */
+struct dcb;
+void survey_pfc(const struct survey *s, const struct adapter *a, const struct dcb *d);
+void survey_ordering(const struct survey *s, const struct adapter *a);
 
 #endif

@@ -366,7 +366,9 @@ void survey_ports(const struct survey *s)
 		if (p.a->state == PORT_ACTIVE) {
 			look_at_mtu(&p, &v);
 			look_at_gids(&p);
+			survey_traffic(s, p.a);
 		}
+		survey_ordering(s, p.a);
 		look_at_firmware(&p);
 		look_at_node(&p);
 	}

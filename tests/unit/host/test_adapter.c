@@ -7,7 +7,13 @@
 #include <cmocka.h>
 #undef fail
 #include <arpa/inet.h>
+#include <errno.h>
+#include <linux/dcbnl.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include "folder.h"
 #include "host/adapter.h"
+#include "host/dcb.h"
 #include "recorded.h"
 
 static const char *sys(const char *tree)
@@ -223,6 +229,185 @@ static void processors_of_nodes_are_read(void **state)
 	assert_false(numa_node_cpus(sys("roce-x8"), -1, &cpus));
 }
 
+/* ---- traffic. The files that these tests read are not recorded: they were made from the kernel's
+ * documentation (configfs-rdma_cm, pci_regs.h) and NVIDIA's (ecn, traffic_class).
+ * ------------------ */
+
+static void type_of_service_is_read_or_unknown(void **state)
+{
+	struct adapter a = one("roce-x8", "mlx5_0"), b = one("roce-x8", "mlx5_1");
+	char class[ADAPTER_TEXT];
+
+	(void)state;
+	assert_int_equal(adapter_default_tos(sys("roce-x8"), &a), 0);
+	assert_int_equal(adapter_default_tos(sys("roce-x8"), &b), -1);
+	assert_false(adapter_traffic_class(sys("roce-x8"), &a, class));
+	assert_true(adapter_traffic_class(sys("roce-x8"), &b, class));
+	assert_string_equal(class, "Global tclass=106");
+}
+
+static void ecn_is_read_or_unknown(void **state)
+{
+	struct adapter a = one("roce-x8", "mlx5_0"), b = one("roce-x8", "mlx5_1");
+	uint8_t notifies, reacts;
+
+	(void)state;
+	assert_true(adapter_ecn(sys("roce-x8"), &a, &notifies, &reacts));
+	assert_int_equal(notifies, 1 << 3);
+	assert_int_equal(reacts, 1 << 3);
+	assert_false(adapter_ecn(sys("roce-x8"), &b, &notifies, &reacts));
+}
+
+/* A PCI function whose configuration space has this many bytes; the PCI Express capability is the
+ * second in the list. */
+static enum pcie_ordering ordering_of(uint16_t control, size_t len)
+{
+	struct adapter a = {.pci = "0000:3b:00.0"};
+	uint8_t config[256] = {[0x34] = 0x40, [0x40] = 0x11, 0x60, [0x60] = 0x10};
+	char top[FOLDER_PATH], path[FOLDER_PATH + 80];
+	enum pcie_ordering found;
+	FILE *f;
+
+	config[0x68] = (uint8_t)control;
+	config[0x69] = (uint8_t)(control >> 8);
+	assert_int_equal(folder_make(top), 0);
+	snprintf(path, sizeof path, "mkdir -p %s/bus/pci/devices/%s", top, a.pci);
+	assert_int_equal(system(path), 0);
+	snprintf(path, sizeof path, "%s/bus/pci/devices/%s/config", top, a.pci);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	assert_int_equal(fwrite(config, 1, len, f), len);
+	fclose(f);
+	found = adapter_ordering(top, &a);
+	assert_int_equal(folder_remove(top), 0);
+	return found;
+}
+
+static void ordering_is_read_or_unknown(void **state)
+{
+	struct adapter none = one("roce-x8", "mlx5_1");
+
+	(void)state;
+	assert_int_equal(ordering_of(0x2936, 256), PCIE_ORDER_RELAXED);
+	assert_int_equal(ordering_of(0x2926, 256), PCIE_ORDER_STRICT);
+	/* what users other than root may read */
+	assert_int_equal(ordering_of(0x2936, 64), PCIE_ORDER_UNKNOWN);
+	assert_int_equal(adapter_ordering(sys("roce-x8"), &none), PCIE_ORDER_UNKNOWN);
+}
+
+/* ---- data center bridging
+ * ------------------------------------------------------------------------ */
+
+struct answer {
+	uint8_t bytes[512];
+	size_t len;
+};
+
+static size_t begin_attribute(struct answer *a, uint16_t type)
+{
+	struct nlattr head = {.nla_type = type};
+
+	memcpy(a->bytes + a->len, &head, sizeof head);
+	a->len += sizeof head;
+	return a->len - sizeof head;
+}
+
+static void end_attribute(struct answer *a, size_t at)
+{
+	uint16_t len = (uint16_t)(a->len - at);
+
+	memcpy(a->bytes + at, &len, sizeof len);
+	a->len = at + NLA_ALIGN(len);
+}
+
+static void add_attribute(struct answer *a, uint16_t type, const void *value, size_t len)
+{
+	size_t at = begin_attribute(a, type);
+
+	memcpy(a->bytes + a->len, value, len);
+	a->len += len;
+	end_attribute(a, at);
+}
+
+/* Priority 3 is lossless, and DSCPs 26 and 46 have priorities 3 and 5. */
+static struct answer make_answer(void)
+{
+	struct answer a = {.len = NLMSG_LENGTH(sizeof(struct dcbmsg))};
+	struct ieee_pfc pfc = {.pfc_cap = 8, .pfc_en = 1 << 3};
+	struct dcb_app apps[] = {
+		{IEEE_8021QAZ_APP_SEL_DSCP, 3, 26},          {IEEE_8021QAZ_APP_SEL_DSCP, 5, 46},
+		{IEEE_8021QAZ_APP_SEL_ETHERTYPE, 2, 0x8915}, {IEEE_8021QAZ_APP_SEL_DSCP, 3, 64},
+		{IEEE_8021QAZ_APP_SEL_DSCP, 8, 10},
+	};
+	struct nlmsghdr head = {.nlmsg_type = RTM_GETDCB};
+	size_t ieee, table;
+
+	add_attribute(&a, DCB_ATTR_IFNAME, "eth2", 5);
+	ieee = begin_attribute(&a, DCB_ATTR_IEEE | NLA_F_NESTED);
+	add_attribute(&a, DCB_ATTR_IEEE_PFC, &pfc, sizeof pfc);
+	table = begin_attribute(&a, DCB_ATTR_IEEE_APP_TABLE);
+	for (unsigned i = 0; i < sizeof apps / sizeof *apps; i++)
+		add_attribute(&a, DCB_ATTR_IEEE_APP, &apps[i], sizeof apps[i]);
+	end_attribute(&a, table);
+	end_attribute(&a, ieee);
+	head.nlmsg_len = (uint32_t)a.len;
+	memcpy(a.bytes, &head, sizeof head);
+	return a;
+}
+
+static void flow_control_and_priorities_are_decoded(void **state)
+{
+	struct answer a = make_answer();
+	struct dcb d;
+
+	(void)state;
+	assert_int_equal(dcb_decode(a.bytes, a.len, &d), 0);
+	assert_true(d.has_pfc && d.has_dscps);
+	assert_int_equal(d.pfc, 1 << 3);
+	for (int i = 0; i < DCB_DSCPS; i++)
+		assert_int_equal(d.priority[i], i == 26 ? 3 : i == 46 ? 5 : -1);
+}
+
+static void damaged_answers_are_harmless(void **state)
+{
+	struct nlmsgerr error = {.error = -EOPNOTSUPP};
+	struct nlmsghdr head = {.nlmsg_len = NLMSG_LENGTH(sizeof error), .nlmsg_type = NLMSG_ERROR};
+	struct answer a = make_answer(), no = {.len = NLMSG_LENGTH(sizeof error)};
+	struct dcb d;
+
+	(void)state;
+	for (size_t len = 0; len < a.len; len++) {
+		uint8_t *cut = malloc(len + 1);
+
+		memcpy(cut, a.bytes, len);
+		assert_int_equal(dcb_decode(cut, len, &d), -1);
+		if (len >= sizeof head) {
+			memcpy(cut, &(uint32_t){(uint32_t)len}, 4);
+			dcb_decode(cut, len, &d);
+		}
+		free(cut);
+	}
+	for (size_t i = sizeof head; i < a.len; i++) {
+		a.bytes[i] ^= 0xff;
+		dcb_decode(a.bytes, a.len, &d);
+		a.bytes[i] ^= 0xff;
+	}
+	memcpy(no.bytes, &head, sizeof head);
+	memcpy(no.bytes + NLMSG_HDRLEN, &error, sizeof error);
+	assert_int_equal(dcb_decode(no.bytes, no.len, &d), -1);
+	assert_int_equal(errno, EOPNOTSUPP);
+}
+
+static void loopback_has_no_flow_control(void **state)
+{
+	struct dcb d;
+
+	(void)state;
+	assert_int_equal(dcb_query("lo", &d), -1);
+	assert_int_equal(dcb_query("a name that is too long for it", &d), -1);
+	assert_int_equal(errno, ENODEV);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -237,6 +422,12 @@ int main(void)
 		cmocka_unit_test(lower_devices_of_network_devices_are_found),
 		cmocka_unit_test(addresses_lead_to_adapters),
 		cmocka_unit_test(processors_of_nodes_are_read),
+		cmocka_unit_test(type_of_service_is_read_or_unknown),
+		cmocka_unit_test(ecn_is_read_or_unknown),
+		cmocka_unit_test(ordering_is_read_or_unknown),
+		cmocka_unit_test(flow_control_and_priorities_are_decoded),
+		cmocka_unit_test(damaged_answers_are_harmless),
+		cmocka_unit_test(loopback_has_no_flow_control),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

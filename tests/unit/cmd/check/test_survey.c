@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include "cmd/check/survey.h"
 #include "folder.h"
+#include "host/dcb.h"
 #include "recorded.h"
 
 enum { MOST = 128 };
@@ -93,9 +94,47 @@ static void roce_in_a_narrow_slot_is_a_warning(void **state)
 	says(&f, "firmware", "mlx5_0 port 1", FINDING_INFO, "16.35.2000, model MT4119", "");
 	assert_non_null(find_finding(&f, "numa", "mlx5_0 port 1"));
 	assert_non_null(strstr(find_finding(&f, "numa", "mlx5_0 port 1")->what, "node 1"));
+	says(&f, "tos", "mlx5_0 port 1", FINDING_OK, "without --tos get 0 (DSCP 0)", "");
+	says(&f, "ecn", "mlx5_0 port 1", FINDING_OK, "ECN is on for priority 3", "");
+	says(&f, "ordering", "mlx5_1 port 1", FINDING_INFO, "unknown", "");
 	says(&f, "port", "mlx5_1 port 1", FINDING_WARNING, "DOWN, Disabled",
 	     "ip link set dev eth3 up");
 	assert_null(find_finding(&f, "gid", "mlx5_1 port 1"));
+}
+
+static void flow_control_needs_the_right_type_of_service(void **state)
+{
+	static struct found f;
+	struct survey s = {.top = recorded("roce-x8"), .found = keep_finding, .ctx = &f};
+	const char *name = "mlx5_0 port 1";
+	struct dcb d = {.has_pfc = false};
+
+	(void)state;
+	assert_in_range(snprintf(s.sys, sizeof s.sys, "%s/sys", s.top), 1, sizeof s.sys - 1);
+	assert_int_equal(adapters_list(s.sys, &s.ports, &s.port_count), 0);
+	memset(d.priority, -1, sizeof d.priority);
+	survey_pfc(&s, &s.ports[0], &d);
+	says(&f, "pfc", name, FINDING_INFO, "unknown: the driver of eth2", "");
+	d.has_pfc = true;
+	f.count = 0;
+	survey_pfc(&s, &s.ports[0], &d);
+	says(&f, "pfc", name, FINDING_INFO, "no priority of eth2", "");
+	d.pfc = 1 << 3 | 1 << 4;
+	f.count = 0;
+	survey_pfc(&s, &s.ports[0], &d);
+	says(&f, "pfc", name, FINDING_OK, "priorities 3, 4 have", "");
+	/* The default type of service is 0. */
+	d.has_dscps = true;
+	d.priority[26] = 3;
+	f.count = 0;
+	survey_pfc(&s, &s.ports[0], &d);
+	says(&f, "pfc", name, FINDING_WARNING, "those without --tos do not",
+	     "--tos=104, or for all programs: echo 104");
+	d.priority[0] = 4;
+	f.count = 0;
+	survey_pfc(&s, &s.ports[0], &d);
+	says(&f, "pfc", name, FINDING_OK, "with --tos=0 get it", "");
+	free(s.ports);
 }
 
 static void complete_infiniband_host_has_no_warning(void **state)
@@ -164,6 +203,8 @@ static void unusual_adapters_are_reported(void **state)
 	     "16.0 GT/s x8 at 0000:5e:00.0 is narrower than the adapter supports (16.0 GT/s x16)",
 	     "lspci -vv -s 0000:5e:00.0");
 	says(&f, "mtu", "mlx4_0 port 1", FINDING_OK, "4096, eth4 9000", "");
+	says(&f, "tos", "mlx4_0 port 1", FINDING_INFO, "unknown", "mkdir");
+	says(&f, "ecn", "mlx4_0 port 1", FINDING_INFO, "unknown", "");
 	says(&f, "gid", "mlx4_0 port 1", FINDING_WARNING, "RoCE v1, which is Ethernet without IP",
 	     "cma_roce_mode -d mlx4_0 -p 1 -m 2");
 	assert_null(strstr(find_finding(&f, "gid", "mlx4_0 port 1")->what, "UDP"));
@@ -288,6 +329,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(roce_in_a_narrow_slot_is_a_warning),
+		cmocka_unit_test(flow_control_needs_the_right_type_of_service),
 		cmocka_unit_test(complete_infiniband_host_has_no_warning),
 		cmocka_unit_test(iwarp_without_a_module_fails),
 		cmocka_unit_test(adapter_without_a_driver_is_reported),
