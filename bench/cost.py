@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions a byte, for bench/run: callgrind counts what source and sink do in user mode, by stage."""
+"""Counts the instructions per byte, for bench/run: callgrind counts those of source and sink in user mode, by stage."""
 
 import collections
 import os
@@ -12,7 +12,7 @@ import tempfile
 from measure import RESULTS, ROOT, free_port, made_file, not_run, wait_listening
 from streams import key_file
 
-SIZES = (64 << 20, 192 << 20)  # what they differ by is what the bytes cost, without start and end
+SIZES = (64 << 20, 192 << 20)  # the difference is the cost of the bytes, without start and end
 STAGES = (("digest", r"XXH|xxh|digest|seal|cells"), ("cipher", r"libcrypto|libssl|aes|EVP"), ("lanes", r"src/lane/"),
           ("files and streams", r"src/copy/"), ("session", r"src/session/"), ("base", r"src/base/"))
 
@@ -22,7 +22,7 @@ def stage_of(line):
 
 
 def built(folder):
-    """The release's programs, with the lines that their instructions come from."""
+    """Builds the release with debugging information."""
     for argv in (["meson", "setup", "--buildtype=release", "-Ddebug=true", "-Dtests=false", folder, ROOT],
                  ["ninja", "-C", folder]):
         if subprocess.run([str(a) for a in argv], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode:
@@ -31,7 +31,7 @@ def built(folder):
 
 
 def counted(build, path, folder):
-    """{end: {stage: instructions}} of one stream of the file at path to /dev/null."""
+    """{end: {stage: instructions}} for a stream of the file at path to /dev/null."""
     files = {end: pathlib.Path(folder) / ("callgrind." + end) for end in ("source", "sink")}
 
     def run(end, *argv):

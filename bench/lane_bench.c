@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Lanes alone, memory to memory: how fast blocks move when nobody reads or writes files.  Both
- * ends on this host's loopback, or with --source and --sink each on its own.
+ * Measures lanes alone, memory to memory: how fast blocks move without files. Both ends run on this
+ * host's loopback, or each by itself with --source and --sink.
  */
 
 #include <arpa/inet.h>
@@ -263,7 +263,7 @@ static int listen_for(struct end *e, unsigned *port)
 	return e->listener < 0 ? -1 : 0;
 }
 
-/* Both ends of lane i, as far as they are here. */
+/* Prepares the ends of lane i that run in this process. */
 static int prepare(struct end *source, struct end *sink, unsigned i)
 {
 	unsigned port = opts.port ? opts.port + i : 0;
@@ -293,7 +293,7 @@ static int run(void)
 		run_ends(sink, opts.lanes);
 		return any_failed(sink);
 	}
-	/* What librdmacm has open is no good in a child. */
+	/* A child must not use the devices that librdmacm has open. */
 	if (opts.threads || (opts.rdma && !opts.side))
 		run_ends(ends, 2 * opts.lanes);
 	else if (!opts.side && (pid = fork()) == 0) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parts of bench/run share: starting programs, timing them, and telling the figures."""
+"""Shared by the parts of bench/run: starts programs, times them, and prints the figures."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ BIN = pathlib.Path(os.environ.get("SLUICE_TEST_BIN", ROOT / "build" / "release")
 RDCP = BIN / "src/rdcp"
 GIB = 1 << 30
 RESULTS = []
-# In the lab: an address of each end, and how a program is run there.
+# In the lab: the address of each end, and the words that run a program there.
 HOSTS = {"rxe": (("10.77.1.1", []), ("10.77.1.2", [])),
          "siw": (("10.77.2.1", ["ip", "netns", "exec", "siwa"]), ("10.77.2.2", ["ip", "netns", "exec", "siwb"]))}
 
@@ -34,7 +34,7 @@ def machine():
 
 
 def report(what, figures, note="", unit="GB/s", digits=3):
-    """figures: {who: [how much in a second, …]}, ours first. Prints a line each, with the ratio to ours."""
+    """Prints a line for each entry of figures, {program: [rate, …]}, with the ratio to the first one, Sluice."""
     print("\n%s%s" % (what, "  (%s)" % note if note else ""))
     ours = statistics.median(next(iter(figures.values())) or [0])
     for who, values in figures.items():
@@ -61,13 +61,13 @@ def free_port():
 
 
 def timed(argv, size, **how):
-    """GB/s of a program that moves size bytes from start to end; None if it failed."""
+    """The rate in GB/s of a program that moves size bytes, from its start to its end; None if it failed."""
     took = seconds(argv, **how)
     return took and size / took / 1e9
 
 
 def seconds(argv, **how):
-    """How long a program takes from start to end; None if it failed."""
+    """The seconds that a program takes; None if it failed."""
     start = time.monotonic()
     p = subprocess.run([str(a) for a in argv], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, **how)
     took = time.monotonic() - start
@@ -102,7 +102,7 @@ def wait_listening(port, prefix=(), until=10):
 
 
 def in_turn(runs, who):
-    """who: {name: function}. Each called `runs` times, in turn; Nones left out."""
+    """Calls each function of who, {name: function}, `runs` times, in turn. Returns {name: [results that are not None]}."""
     got = {name: [] for name in who}
     for _ in range(runs):
         for name, fn in who.items():
@@ -113,7 +113,7 @@ def in_turn(runs, who):
 
 
 def stream_peer(listen, send, size):
-    """Two commands of a shell, with PORT in them; size a second until both have ended well."""
+    """The rate in GB/s of two shell commands with the word PORT, until both have ended; None if one failed."""
     port = free_port()
     sink = subprocess.Popen(listen.replace("PORT", str(port)), shell=True)
     wait_listening(port)
@@ -138,7 +138,7 @@ def made_file(folder, size, name="data"):
 
 
 def by_shell():
-    """Arguments of rdcp to come to a host "far", which is this one: its far end is started without ssh."""
+    """The arguments with which rdcp reaches a host "far", which is this one, without ssh."""
     os.environ["SLUICE_TEST_HOSTS"] = "far "
     return ["--rsh", ROOT / "tests/rig/rsh"]
 
@@ -149,7 +149,7 @@ def can_sshd():
 
 @contextlib.contextmanager
 def sshd(folder):
-    """A configuration for ssh -F, by which 127.0.0.1 is a server of our own."""
+    """Starts an sshd on 127.0.0.1. Yields the configuration for ssh -F that connects to it."""
     d = pathlib.Path(folder)
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", d / name], check=True)
@@ -177,7 +177,7 @@ def type_of(folder):
 
 
 def write_json(path):
-    """The machine is that of all results; else of those that do not name theirs, the guest."""
+    """Writes RESULTS. If all come from one machine, it is named once; else results of a guest name the guest."""
     here = machine()
     machines = {r.get("machine", here) for r in RESULTS}
     top = machines.pop() if len(machines) == 1 else here

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams and files between two ends, ours and the peers', for bench/run: on loopback and in the lab."""
+"""Streams and files between two ends, with Sluice and other programs, for bench/run: on loopback and in the lab."""
 
 import contextlib
 import os
@@ -32,7 +32,7 @@ def shell(prefix, line):
 
 
 def ended(p):
-    """(its exit status, processor seconds of it and all it waited for)"""
+    """Waits for p. Returns (exit status, processor seconds of p and of the children that it waited for)."""
     p.stderr.read()
     _, status, used = os.wait4(p.pid, 0)
     p.returncode = os.waitstatus_to_exitcode(status)
@@ -40,8 +40,8 @@ def ended(p):
 
 
 def two_shells(hosts, listen, send, size, cpu):
-    """Commands of a shell at both ends, with PORT and HOST in them; GB/s until both have ended well.  What a
-    GB costs either end in processor seconds is added to the list cpu."""
+    """Runs shell commands with the words PORT and HOST at both ends. Returns the rate in GB/s, or None if one failed.
+    Adds (processor seconds per GB at the source, at the sink) to the list cpu."""
     (_, near), (address, far) = hosts
     words = {"PORT": str(free_port()), "HOST": address}
 
@@ -71,7 +71,7 @@ def tell_cpu(cpu):
 
 
 def pipes(hosts, transport, where, runs, size):
-    """The same producer and consumer with everybody in between."""
+    """Measures each program between the same producer and consumer."""
     make, take = "head -c %d /dev/zero" % size, "cat >/dev/null"
     with key_file() as key:
         ours = "%s -q --transport=%s --key-file %s"
@@ -92,7 +92,7 @@ def pipes(hosts, transport, where, runs, size):
 
 
 def bandwidth(hosts, transport, path):
-    """Of a file to /dev/null, from the first block to the end: what -v says."""
+    """The rate from the first block to the end that -v prints, of a file to /dev/null."""
     (_, near), (address, far) = hosts
     port = free_port()
     with key_file() as key:
@@ -156,7 +156,7 @@ def host_copy(runs, size=4 * GIB):
             return stream_peer(listen % quoted[1], send % quoted[0], size)
         ours = [RDCP, "-q", "--rdcp-path", RDCP]
         who = {"rdcp": lambda: run(*ours, "-F", config, path, "127.0.0.1:%s" % out),
-               # The streams below begin at once, where ssh takes a third of a second.
+               # ssh takes a third of a second; the streams below begin at once.
                "rdcp, started without ssh": lambda: run(*ours, *by_shell(), path, "far:%s" % out),
                "scp": lambda: run("scp", "-q", "-F", config, path, "127.0.0.1:%s" % out),
                "rsync -W": lambda: run("rsync", "-W", "-e", "ssh -F %s" % config, path, "127.0.0.1:%s" % out),
@@ -165,7 +165,7 @@ def host_copy(runs, size=4 * GIB):
                "socat -b 1048576": lambda: peer("socat -u -b 1048576 TCP-LISTEN:PORT,bind=127.0.0.1 CREATE:%s",
                                                 "socat -u -b 1048576 OPEN:%s TCP:127.0.0.1:PORT"),
                "nc -N": lambda: peer("nc -l 127.0.0.1 PORT >%s", "nc -N 127.0.0.1 PORT <%s")}
-        # Whoever is the first to touch so much memory pays for it, in a guest at least: not counted.
+        # The first run touches the memory, which takes time in a guest, so it does not count.
         who["rdcp"]()
         report(what, in_turn(runs, {n: f for n, f in who.items() if "rdcp" in n or shutil.which(n.split()[0])}),
                "rdcp, scp and rsync with the start of the far end over ssh")
@@ -174,7 +174,7 @@ def host_copy(runs, size=4 * GIB):
 # ---- lab: inside the guest ---------------------------------------------------------------
 
 def lab_streams(adapter, runs, lanes):
-    """lanes: a function that measures lanes alone, memory to memory, with the digest."""
+    """lanes: a function that measures lanes alone, memory to memory, with digests."""
     size = 256_000_000
     with tempfile.TemporaryDirectory(dir="/dev/shm") as d:
         path = made_file(d, size)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * A local copy of a tree by two threads, as a yardstick for rdcp -a: nothing is sent, hashed or
- * resumed, but a file has a temporary name until it is whole, and keeps mode and times;
- * directories get theirs in the end.  Directories, regular files and symlinks; DST must not exist.
+ * Copies a tree within a host by two threads, to compare with rdcp -a: it sends, hashes and resumes
+ * nothing, but a file has a temporary name until it is whole, and keeps mode and times. Directories
+ * get theirs at the end. Copies directories, regular files and symlinks; DST must not exist.
  */
 
 #include <dirent.h>
@@ -26,11 +26,11 @@ enum {
 	THREADS = 2,
 	PIECE = 256 << 10, /* read and written at a time */
 	BATCH = 8 << 10, /* bytes of names of files in one job */
-	QUEUED = 256, /* jobs of files; who finds more waiting does his own */
+	QUEUED = 256, /* jobs of files; with more in the queue a thread does its own at once */
 };
 
-/* A directory of both trees. Kept to the end, for its metadata; open while files are to be copied.
- */
+/* A directory of both trees. It is kept to the end, for its metadata, and open until its files are
+ * copied. */
 struct dir {
 	struct dir *before; /* made before this one */
 	char *path; /* in either tree */
@@ -39,7 +39,7 @@ struct dir {
 	atomic_uint users;
 };
 
-/* Names of files in dir, or no names: dir itself is to be read. */
+/* Files of dir to copy, or, without names, dir itself to read. */
 struct job {
 	struct job *next;
 	struct dir *dir;
@@ -94,7 +94,7 @@ static void push(struct job **to, struct job *j)
 	pthread_mutex_unlock(&tree.lock);
 }
 
-/* Files first, which hold directories open. NULL: all is done. */
+/* Takes files first, because they keep directories open. NULL: everything is done. */
 static struct job *pop(void)
 {
 	struct job **of, *j = NULL;
@@ -199,7 +199,7 @@ static void job_free(struct job *j)
 	free(j);
 }
 
-/* Found, not read yet. */
+/* Queues a directory that was found. */
 static void push_dir(const char *parent, const char *name)
 {
 	size_t size = strlen(parent) + strlen(name) + 2;
@@ -315,7 +315,7 @@ static void *run(void *arg)
 	return arg;
 }
 
-/* The last made first: what is in a directory was made after it. */
+/* Begins with the last one, because the contents of a directory were made after it. */
 static void finish_dirs(void)
 {
 	for (struct dir *d = tree.made, *before; d; d = before) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part `trees` of bench/run: what rdcp -a does with many files, beside tar, rsync and scp."""
+"""The part `trees` of bench/run: many files with rdcp -a, tar, rsync and scp."""
 
 import contextlib
 import glob
@@ -22,7 +22,7 @@ KIB = 1 << 10
 
 
 def made_tree(folder, files, size, a_dir=1000):
-    """Files of that size, all different, a thousand a directory."""
+    """Makes files of this size, all different, a thousand in each directory."""
     top = pathlib.Path(folder)
     top.mkdir()
     bytes_ = os.urandom(1 << 20)
@@ -43,7 +43,7 @@ def regular_files(folder):
 
 @contextlib.contextmanager
 def far_end(folder):
-    """Arguments of rdcp to come to a host, its name, and the file for ssh -F, if it is by ssh."""
+    """Yields (arguments with which rdcp reaches a host, its name, the file for ssh -F or None)."""
     if can_sshd():
         with sshd(folder) as config:
             yield ["-F", config], "127.0.0.1", config
@@ -55,7 +55,7 @@ def rdcp_a(how, host, source, out):
     return [RDCP, "-a", "-q", "--transport=tcp", *how, "--rdcp-path", RDCP, source, "%s:%s" % (host, out)]
 
 
-# For minutes after a deletion ext4 looks long for inodes to use anew: what is on a disk goes when all is measured.
+# For minutes after a deletion ext4 takes long to find free inodes, so files on a disk are removed at the end.
 LEFT = []
 
 
@@ -71,17 +71,17 @@ def work_in(folder):
 
 
 def cleared(out):
-    """Take an earlier copy away."""
+    """Removes an earlier copy."""
     if os.path.exists(out) and type_of(out.parent) != "tmpfs":
         out.rename(tempfile.mkdtemp(dir=out.parent) + "/out")
     shutil.rmtree(out, ignore_errors=True)
 
 
 def copies(source, out, files):
-    """A function that times a command which makes out a copy of source, files a second."""
+    """Returns a function that times a command which copies source to out, in files per second."""
     def run(how):
         cleared(out)
-        os.sync()  # what an earlier one left to be written is not this one's
+        os.sync()  # write-back of an earlier copy must not slow this one
         took = how() if callable(how) else seconds(how)
         if took and regular_files(out) != files:
             print("  not all files came: %d of %d" % (regular_files(out), files), file=sys.stderr)
@@ -114,7 +114,7 @@ def small_files(folder, runs, files):
         how, host, config = stack.enter_context(far_end(d))
         run = copies(source, out, files)
         who = {"rdcp -a": lambda: run(rdcp_a(how, host, source, out)),
-               # What it is when the start of ssh, as long as tens of thousands of files, is not in it.
+               # The start of ssh takes as long as tens of thousands of files.
                "rdcp -a, started without ssh": lambda: run(rdcp_a(by_shell(), "far", source, out)),
                "tree_copy (local, two threads)": lambda: run([TREE_COPY, source, out])}
         if shutil.which("nc"):
@@ -124,7 +124,7 @@ def small_files(folder, runs, files):
             who["rsync -a (local)"] = lambda: run(["rsync", "-a", "%s/" % source, out])
             who["rsync -a (to its daemon)"] = lambda: run(["rsync", "-a", "%s/" % source, module])
         if config:
-            # A minute at the least: once is enough.
+            # It takes at least a minute, so it runs once.
             scp = iter([["scp", "-q", "-r", "-F", config, source, "%s:%s" % (host, out)]])
             who["scp -r"] = lambda: next((run(argv) for argv in scp), None)
         report("%d files of 4 KiB, %s, TCP loopback" % (files, type_of(folder)), in_turn(runs, who),
@@ -134,7 +134,7 @@ def small_files(folder, runs, files):
 # ---- one big file beside a tree ------------------------------------------------------------
 
 def kernel_source(folder, given):
-    """(the kernel's source tree in folder, or None and why)."""
+    """(the kernel's source tree in folder, or None, and the reason)"""
     to = pathlib.Path(folder) / "linux"
     if given and os.path.isdir(given):
         shutil.copytree(given, to, symlinks=True, ignore_dangling_symlinks=True)
@@ -157,7 +157,7 @@ def kernel_source(folder, given):
 
 
 def last_change(folder):
-    """When its last file was there; symlinks follow all files of a run."""
+    """The time at which the last file was there. Symlinks follow all files of a run."""
     found = (os.lstat(os.path.join(at, name)) for at, _, files in os.walk(folder) for name in files)
     return max((st.st_ctime for st in found if stat.S_ISREG(st.st_mode)), default=0)
 
@@ -218,7 +218,7 @@ def big_and_small(folder, runs, size, given):
 # ---- memory --------------------------------------------------------------------------------
 
 def processes():
-    """{pid: (parent's, program)}"""
+    """{pid: (pid of its parent, program)}"""
     found = {}
     for name in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError, IndexError):
@@ -234,7 +234,7 @@ def below(pid, top, found):
 
 
 def note_peaks(near, far_file, peaks):
-    """The highest resident sizes so far of rdcp's processes, by which end they are of."""
+    """The peak resident sizes of rdcp's processes so far, by end."""
     found = processes()
     with contextlib.suppress(OSError, ValueError):
         peaks.setdefault("far pid", int(far_file.read_text()))
@@ -253,7 +253,7 @@ def memory(folder, files):
     if free_bytes(folder) < 2 * files * 5 * KIB or os.statvfs(folder).f_favail < 2.1 * files:
         return not_run(what, "no room in %s" % folder)
     with tempfile.TemporaryDirectory(dir=folder) as d, far_end(d) as (how, host, _):
-        # One directory has half of them.
+        # One directory has half of the files.
         source, out, far_file = made_tree(os.path.join(d, "source"), files // 2, 16), os.path.join(d, "out"), \
             pathlib.Path(d) / "far-pid"
         made_tree(source / "many", files // 2, 16, files)
@@ -283,7 +283,7 @@ def memory(folder, files):
 # ---- lab: inside the guest ---------------------------------------------------------------
 
 def lab_trees(adapter, runs, size=128 << 20):
-    """64 KiB files against one file of as many bytes; and the rate of 4 KiB files."""
+    """Measures files of 64 KiB, one file of as many bytes, and files of 4 KiB."""
     (_, near), (_, far) = HOSTS[adapter]
     with tempfile.TemporaryDirectory(dir="/dev/shm") as d:
         out, rsh = pathlib.Path(d) / "out", pathlib.Path(d) / "rsh"

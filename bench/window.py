@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The window law, for bench/run: with netem delays the rate is R = min(B, N C / (RTT + C / B))."""
+"""Checks the window law, for bench/run: with delays by netem the rate is R = min(B, N C / (RTT + C / B))."""
 
 import contextlib
 import pathlib
@@ -13,7 +13,7 @@ KIB = 1 << 10
 # Blocks in flight and their size.
 WINDOWS = ((1, 256 * KIB), (4, 256 * KIB), (16, 256 * KIB), (8, 1024 * KIB), (32, 1024 * KIB))
 ENDS = (("siwa", "sw0"), ("siwb", "sw1"))
-# siw rides on TCP, whose own windows are to be no limit: as large as the largest of ours, and there at once.
+# siw uses TCP. TCP's windows must not limit it, so they are as large as the largest of ours, from the start.
 MOST = 32 << 20
 HYSTART = pathlib.Path("/sys/module/tcp_cubic/parameters/hystart")
 
@@ -23,7 +23,7 @@ def law(most, blocks, size, rtt):
 
 
 def delay(ms):
-    """Half of the round trip on either side."""
+    """Delays packets by half of the round trip in each direction."""
     for netns, interface in ENDS:
         subprocess.run(["ip", "netns", "exec", netns, "tc", "qdisc", "replace", "dev", interface, "root", "netem",
                         "delay", "%.3fms" % (ms / 2), "limit", "100000"], check=True)
@@ -37,7 +37,7 @@ def undelay():
 
 @contextlib.contextmanager
 def wide():
-    """TCP's windows beneath siw, and a slow start that goes on until they are full."""
+    """Sets large windows for the TCP below siw, and a slow start that does not end before they are full."""
     was = {}
     for netns, _ in ENDS:
         for name, value in (("tcp_rmem", "4096 %d %d" % (2 * MOST, 4 * MOST)),
@@ -58,7 +58,7 @@ def wide():
 
 
 def rtt_of(adapter):
-    """Seconds, the least of ten."""
+    """The round-trip time in seconds, the shortest of ten."""
     (_, near), (address, _) = HOSTS[adapter]
     out = subprocess.run([*near, "ping", "-q", "-c", "10", "-i", "0.2", address], capture_output=True, text=True).stdout
     return float(out.rsplit("=", 1)[1].split("/")[0]) / 1e3
@@ -79,7 +79,7 @@ def window_law(runs, bench):
 
 
 def measured(what, rate):
-    # B is what the path gives with blocks of this size and no delay to be hidden; netem's own work is of the path.
+    # B is the rate of the path with blocks of this size and without a delay, but with netem.
     delay(0)
     try:
         most = {size: rate(32, size, 8) for size in {s for _, s in WINDOWS}}

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memlock ADDRESS BYTES: registers BYTES of memory on the device that has ADDRESS.
- * Exit status 0 when that was allowed, 1 when there is too little lockable memory, 2 when anything
- * else failed.
+ * Exit status: 0 if it could, 1 if the limit of locked memory is too small, 2 for other failures.
  */
 #include <errno.h>
 #include <netdb.h>

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The adapter's counters of the end-to-end tests that ran on it: no data went over TCP by mistake, and no receiver
-was ever not ready. SLUICE_BEFORE and SLUICE_AFTER are outputs of `counters'."""
+"""Checks what an adapter counted during the end-to-end tests: no data went over TCP by mistake, and every receiver was
+ready. SLUICE_BEFORE and SLUICE_AFTER are outputs of `counters'."""
 
 import os
 
 import pytest
 
 ADAPTER = os.environ["SLUICE_TRANSPORT"]
-# Far less than the tests move (each size of test_files_and_streams_of_every_size_are_copied alone is more), in packets of the
-# largest path MTU there is.
+# Far less than the tests move: each size of test_files_and_streams_of_every_size_are_copied alone is more.
 LEAST_BYTES = 40 << 20
 LEAST_PAIRS = 100
 
