@@ -62,7 +62,7 @@ int __wrap_detour_open(const struct detour_way *w, struct detour **out)
 
 static void link_begin(struct conductor *c, int i, const char *host, uint8_t where)
 {
-	struct end_pipe *l = &c->links[i];
+	struct end_pipe *l = &c->pipes[i];
 
 	end_pipe_init(l);
 	end_pipe_set_host(l, host);
@@ -98,7 +98,7 @@ static void conduct_one(struct conductor *c, struct reader *in)
 		size_t len = take_u16(in);
 
 		len = len < in->left ? len : in->left;
-		say(c, &c->links[which & 1], take_view(in, len), len);
+		say(c, &c->pipes[which & 1], take_view(in, len), len);
 	}
 }
 
@@ -129,7 +129,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	conduct_one(&c, &in);
 	events_flush();
 	for (int i = 0; i < 2; i++)
-		end_pipe_close(&c.links[i]);
+		end_pipe_close(&c.pipes[i]);
 	taken_free(&added);
 	return 0;
 }
