@@ -9,8 +9,8 @@
  *
  * The target is resolved once.  That path is the user's own, so symlinks in it are followed.
  * Directories are made as they arrive (place_make_dir()).  A file is begun, written through its
- * descriptor, and finished or dropped.  What has no bytes is made at once (place_make()).  At the
- * end, and only if nothing failed before, place_finish_run() deletes, and sets the metadata of
+ * descriptor, and finished or dropped.  What has no bytes is made at once (place_make_other()).  At
+ * the end, and only if nothing failed before, place_finish_run() deletes, and sets the metadata of
  * directories.
  *
  * Threads: any thread may call anything, each with its own placement, except place_open(),
@@ -153,8 +153,8 @@ void placement_xattrs(struct placement *t, struct xattrs *x);
 void placement_change(const struct placement *t, struct change *out);
 /* All bytes are stored: sets size, mode, times, owner and attributes as asked, fsyncs, backs up
  * what exists, renames, fsyncs the directory.  With FILE_LINKED in r->flags remembers the file
- * under r->id, for the further names that place_make() links to it.  Frees t, also on failure; then
- * it removes the temporary, unless the file already has its name. */
+ * under r->id, for the further names that place_make_other() links to it.  Frees t, also on
+ * failure; then it removes the temporary, unless the file already has its name. */
 int place_finish_file(struct placement *t, uint64_t size);
 /* Gives up.  keep: keeps the temporary for a later run where that can take it over, and logs the
  * first one; else removes it, as it does a file that was created in place.  Frees t. */
@@ -184,8 +184,8 @@ int place_same(struct place *p, struct place_dir *d, const struct record_file *r
 
 /* Makes a symlink (to target), hard link, FIFO or device under a temporary name, then renames it.
  * If an equal one exists already, *change is empty.  Does not take x. */
-int place_make(struct place *p, struct place_dir *d, const struct record_file *r,
-	       const char *target, const struct xattrs *x, struct change *change);
+int place_make_other(struct place *p, struct place_dir *d, const struct record_file *r,
+		     const char *target, const struct xattrs *x, struct change *change);
 
 /* ---- the end of a run ----------------------------------------------------------------- */
 

@@ -18,7 +18,7 @@
  *	place_look.c          what exists, and whether it is the same
  *	place_entry.c         one name in a directory; gives a whole file its name
  *	place_fold.c          names that fold to one
- *	place_make.c          symlinks, FIFOs, devices; place_link.c: hard links
+ *	place_other.c         symlinks, FIFOs, devices; place_link.c: hard links
  *	place_metadata.c      owner, mode, attributes, times: which, and how they are set
  *	place_backup.c        backs up what is replaced or deleted
  *	place_keep.c          the names that the source has in a directory; place_alias.c: as the

@@ -227,8 +227,8 @@ static int store_other(struct sink_lane *l, const struct sink_whole *w, struct c
 	if (check_left_out(l, w, &left_out))
 		return -1;
 	return left_out ? 0
-			: place_make(l->sink->place, sink_dir_place(w->dir), w->r,
-				     w->symlink_target, w->xattrs, change);
+			: place_make_other(l->sink->place, sink_dir_place(w->dir), w->r,
+					   w->symlink_target, w->xattrs, change);
 }
 
 static int store_whole(struct sink_lane *l, struct sink_whole *w, struct change *change,

@@ -213,7 +213,7 @@ int try_symlink(struct place *p, struct place_dir *d, const char *name, const ch
 	struct record_file r = file_record(name, 0777, strlen(target));
 
 	r.type = TYPE_SYMLINK;
-	return place_make(p, d, &r, target, NULL, c);
+	return place_make_other(p, d, &r, target, NULL, c);
 }
 
 void put_symlink(struct place *p, struct place_dir *d, const char *name, const char *target)

@@ -274,8 +274,8 @@ static void hard_links(struct place *p, struct place_dir *top, struct place_dir 
 		return;
 	l.type = TYPE_HARD_LINK;
 	l.link_to = r.id;
-	done += place_make(p, d, &l, NULL, NULL, &c) == 0;
-	done += place_make(p, top, &l, NULL, NULL, &c) == 0;
+	done += place_make_other(p, d, &l, NULL, NULL, &c) == 0;
+	done += place_make_other(p, top, &l, NULL, NULL, &c) == 0;
 }
 
 static void nodes(struct place *p, struct place_dir *top, struct place_dir *d)
@@ -286,7 +286,7 @@ static void nodes(struct place *p, struct place_dir *top, struct place_dir *d)
 	(void)top;
 	r.type = done % 2 ? TYPE_FIFO : TYPE_SYMLINK;
 	r.a.uid = r.a.gid = 1;
-	done += place_make(p, d, &r, "x", NULL, &c) == 0;
+	done += place_make_other(p, d, &r, "x", NULL, &c) == 0;
 }
 
 static void deletions(struct place *p, struct place_dir *top, struct place_dir *d)

@@ -184,8 +184,8 @@ static int check_type(struct place *p, struct place_dir *d, const struct record_
 		       place_shown(p, d, r->name, shown));
 }
 
-int place_make(struct place *p, struct place_dir *d, const struct record_file *r,
-	       const char *target, const struct xattrs *x, struct change *change)
+int place_make_other(struct place *p, struct place_dir *d, const struct record_file *r,
+		     const char *target, const struct xattrs *x, struct change *change)
 {
 	struct new_entry m = {.r = r, .link_target = target, .xattrs = x};
 	int ret;

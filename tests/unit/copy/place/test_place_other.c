@@ -209,12 +209,12 @@ static void fifos_and_devices_are_made(void **state)
 	(void)state;
 	begin();
 	r.type = TYPE_FIFO;
-	assert_int_equal(place_make(place, top, &r, NULL, NULL, &c), 0);
+	assert_int_equal(place_make_other(place, top, &r, NULL, NULL, &c), 0);
 	assert_true(c.what == EVENT_NODE && c.missing && !c.device);
-	assert_int_equal(place_make(place, top, &r, NULL, NULL, &c), 0);
+	assert_int_equal(place_make_other(place, top, &r, NULL, NULL, &c), 0);
 	assert_false(change_any(&c));
 	r.a.mode = 0600;
-	assert_int_equal(place_make(place, top, &r, NULL, NULL, &c), 0);
+	assert_int_equal(place_make_other(place, top, &r, NULL, NULL, &c), 0);
 	assert_true(c.perms && !c.missing);
 	assert_int_equal(lstat("dst/n", &st), 0);
 	assert_true(S_ISFIFO(st.st_mode));
@@ -224,28 +224,28 @@ static void fifos_and_devices_are_made(void **state)
 	r.major = 1;
 	r.minor = 3;
 	if (geteuid() == 0) {
-		assert_int_equal(place_make(place, top, &r, NULL, NULL, &c), 0);
+		assert_int_equal(place_make_other(place, top, &r, NULL, NULL, &c), 0);
 		assert_true(c.type && c.device);
 		assert_int_equal(lstat("dst/n", &st), 0);
 		assert_true(S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3));
 		r.minor = 5;
-		assert_int_equal(place_make(place, top, &r, NULL, NULL, &c), 0);
+		assert_int_equal(place_make_other(place, top, &r, NULL, NULL, &c), 0);
 		assert_true(c.content && !c.type);
 		r.type = TYPE_BLOCK;
-		assert_int_equal(place_make(place, top, &r, NULL, NULL, &c), 0);
+		assert_int_equal(place_make_other(place, top, &r, NULL, NULL, &c), 0);
 		assert_int_equal(lstat("dst/n", &st), 0);
 		assert_true(S_ISBLK(st.st_mode) && st.st_rdev == makedev(1, 5));
 	} else {
-		assert_int_equal(place_make(place, top, &r, NULL, NULL, &c), -1);
+		assert_int_equal(place_make_other(place, top, &r, NULL, NULL, &c), -1);
 		assert_int_equal(failed()->code, OUT_FILE);
 		assert_int_equal(lstat("dst/n", &st), 0);
 		assert_true(S_ISFIFO(st.st_mode));
 	}
 	r.type = TYPE_REGULAR;
-	assert_int_equal(place_make(place, top, &r, NULL, NULL, &c), -1);
+	assert_int_equal(place_make_other(place, top, &r, NULL, NULL, &c), -1);
 	assert_int_equal(failed()->code, OUT_PROTOCOL);
 	r.type = TYPE_SYMLINK;
-	assert_int_equal(place_make(place, top, &r, "", NULL, &c), -1);
+	assert_int_equal(place_make_other(place, top, &r, "", NULL, &c), -1);
 	assert_int_equal(failed()->code, OUT_PROTOCOL);
 	end();
 }
@@ -282,7 +282,7 @@ static int try_link(struct place_dir *d, const char *name, uint32_t to, struct c
 
 	r.type = TYPE_HARD_LINK;
 	r.link_to = to;
-	return place_make(place, d, &r, NULL, NULL, c);
+	return place_make_other(place, d, &r, NULL, NULL, c);
 }
 
 static void assert_one(const char *a, const char *b)
@@ -565,5 +565,5 @@ int main(void)
 		place_test(backup_disables_inplace),
 	};
 
-	return cmocka_run_group_tests_name("place_make", tests, NULL, NULL);
+	return cmocka_run_group_tests_name("place_make_other", tests, NULL, NULL);
 }
