@@ -138,7 +138,7 @@ static void damage_block(struct fault *f, unsigned lane, struct block *b)
 	}
 }
 
-void fault_before(unsigned lane, struct block *b)
+void fault_before_send(unsigned lane, struct block *b)
 {
 	unsigned long long ms = 0;
 
@@ -161,7 +161,7 @@ void fault_before(unsigned lane, struct block *b)
 			  NULL);
 }
 
-bool fault_after(unsigned lane, const struct block *b)
+bool fault_after_send(unsigned lane, const struct block *b)
 {
 	bool broke = false;
 

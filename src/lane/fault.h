@@ -27,9 +27,9 @@
 
 /* Called each time before b goes to the wire. May change b's data. The change stays until b is sent
  * again, because an adapter may read the data at any time until then. */
-void fault_before(unsigned lane, struct block *b);
+void fault_before_send(unsigned lane, struct block *b);
 /* True: the caller must break the wire now. */
-bool fault_after(unsigned lane, const struct block *b);
+bool fault_after_send(unsigned lane, const struct block *b);
 /* True: an RDMA connection for this lane must fail. */
 bool fault_connect(unsigned lane);
 /* True: the connection that this end just accepted for this lane must fail. */

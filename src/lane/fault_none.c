@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "lane/fault.h"
 
-void fault_before(unsigned lane, struct block *b)
+void fault_before_send(unsigned lane, struct block *b)
 {
 	(void)lane;
 	(void)b;
 }
 
-bool fault_after(unsigned lane, const struct block *b)
+bool fault_after_send(unsigned lane, const struct block *b)
 {
 	(void)lane;
 	(void)b;

@@ -52,10 +52,10 @@ static bool must_await_credit(const struct lane *l)
 static int send_sealed_block(struct lane *l, struct block *b)
 {
 	seal_head(b, l->setup.index, l->epoch);
-	fault_before(l->setup.index, b);
+	fault_before_send(l->setup.index, b);
 	if (l->wire->ops->send(l->wire, b))
 		return -1;
-	if (fault_after(l->setup.index, b))
+	if (fault_after_send(l->setup.index, b))
 		lane_break(l, l->epoch, "broken by an injected fault");
 	return 0;
 }

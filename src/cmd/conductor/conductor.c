@@ -46,7 +46,7 @@ static bool is_all_done(const struct conductor *c)
 	       (source_may_be_silent || reports_done(source)) && (sink->far || reports_done(sink));
 }
 
-void conductor_end_by(struct conductor *c, uint64_t ms)
+void conductor_terminate_by(struct conductor *c, uint64_t ms)
 {
 	uint64_t deadline_ms = clock_ms() + ms;
 
@@ -87,7 +87,7 @@ void conductor_fail(struct conductor *c, const char *host)
 	conductor_record_failure(c, &f, host);
 	for (int i = 0; i < 2; i++)
 		conductor_send_error(&c->pipes[i], &f, host);
-	conductor_end_by(c, CANCEL_MS);
+	conductor_terminate_by(c, CANCEL_MS);
 }
 
 /* The end sends nothing more. */
@@ -131,7 +131,7 @@ static void send_cancel(struct conductor *c, int signo)
 		else
 			c->pipes[i].gone = true;
 	}
-	conductor_end_by(c, CANCEL_MS);
+	conductor_terminate_by(c, CANCEL_MS);
 }
 
 static struct progress_count count_progress(const struct conductor *c)
@@ -165,14 +165,14 @@ static void take_signals(struct conductor *c)
 		struct progress_count count = count_progress(c);
 
 		if (signo == SIGUSR1) {
-			progress_now(c->job->progress, &count, clock_ms());
+			progress_show_line(c->job->progress, &count, clock_ms());
 		} else if (signo == SIGCHLD) {
 			notice_deaths(c);
 		} else if (!c->signo) {
 			c->signo = signo;
 			send_cancel(c, c->signo);
 		} else {
-			conductor_end_by(c, 0);
+			conductor_terminate_by(c, 0);
 		}
 	}
 }
@@ -210,7 +210,7 @@ static unsigned fill_polls(struct conductor *c, struct pollfd *p)
 		c->list && !end_pipe_is_full(&c->pipes[0]) && !end_pipe_is_full(&c->pipes[1]);
 
 	p[AT_SIGNALS] = (struct pollfd){.fd = signals_fd(), .events = POLLIN};
-	p[AT_EVENTS] = (struct pollfd){.fd = events_wait(), .events = POLLOUT};
+	p[AT_EVENTS] = (struct pollfd){.fd = events_pending_fd(), .events = POLLOUT};
 	p[AT_LIST] =
 		(struct pollfd){.fd = reads_list ? name_list_fd(c->list) : -1, .events = POLLIN};
 	p[AT_SCREEN] =
@@ -257,7 +257,7 @@ static void handle_poll_failure(struct conductor *c, struct pollfd *p)
 	fail_as(OUT_SOCKET, "wait for the ends: %m");
 	if (c->cause.code == OUT_DONE)
 		conductor_fail(c, "");
-	conductor_end_by(c, CANCEL_MS);
+	conductor_terminate_by(c, CANCEL_MS);
 	nanosleep(&pause, NULL);
 	for (int i = 0; i < AT_DETOUR; i++)
 		p[i].revents = 0;
@@ -324,7 +324,7 @@ static int run_local_end(void *link, int in, int out)
 	const struct end_pipe *l = link;
 
 	if (l->share > 0)
-		end_share(l->share);
+		end_set_clone_socket(l->share);
 	return end_run(in, out, false);
 }
 

@@ -43,7 +43,7 @@ static int take_verdict(struct conductor *c, struct end_pipe *l, const struct fr
 	l->has_verdict = true;
 	/* A disk alone is measured at one end; the other end is idle. */
 	if (!c->job->measure || l->verdict.code != OUT_DONE)
-		conductor_end_by(c, verdict_wait_ms(c, l));
+		conductor_terminate_by(c, verdict_wait_ms(c, l));
 	if (l->verdict.code == OUT_DONE)
 		return 0;
 	failure.code = l->verdict.code;

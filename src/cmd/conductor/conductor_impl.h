@@ -44,7 +44,7 @@ struct end_pipe *conductor_other(struct conductor *c, const struct end_pipe *l);
 /* Whether the user requested lanes over ssh. */
 bool conductor_wants_ssh(const struct conductor *c);
 /* Terminates the ends after this time at the latest; an earlier deadline stays. */
-void conductor_end_by(struct conductor *c, uint64_t ms);
+void conductor_terminate_by(struct conductor *c, uint64_t ms);
 /* Records the session's first failure; host: where it occurred, "" for here. */
 void conductor_record_failure(struct conductor *c, const struct failure *f, const char *host);
 /* Sends an end a failure that its peer cannot report to it. host: where it occurred. */

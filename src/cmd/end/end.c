@@ -279,7 +279,7 @@ static int open_end_session(struct end *e, char host[static HOST_MAX])
 	int rc;
 
 	e->channel = NULL;
-	end_work_session(&e->work, &so);
+	end_work_fill_session(&e->work, &so);
 	so.has_conductor = true;
 	atomic_store(&e->work.opened, true);
 	rc = session_open(ch, before, len, &so, host, &s);
@@ -365,7 +365,7 @@ static int run_end_work(void *ctx)
 	rc = run_role(e);
 	f = *failed();
 	pthread_mutex_lock(&e->work.watch.lock);
-	end_work_gather(&e->work);
+	end_work_fill_verdict(&e->work);
 	if (rc)
 		send_failure_verdict(e, &f);
 	else
@@ -439,7 +439,7 @@ static void end_free(struct end *e)
 
 static int clone_socket;
 
-void end_share(int socket)
+void end_set_clone_socket(int socket)
 {
 	clone_socket = socket;
 }

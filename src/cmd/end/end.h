@@ -12,6 +12,6 @@
 int end_run(int in, int out, bool far);
 /* Before end_run(): sets a socket to the other end, which is on this host too; see
  * copy/io/clone.h. */
-void end_share(int socket);
+void end_set_clone_socket(int socket);
 
 #endif

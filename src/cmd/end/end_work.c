@@ -23,7 +23,7 @@ static void pass_failure_to_copy(void *ctx)
 	watch_failed();
 }
 
-void end_work_session(struct end_work *w, struct session_opts *so)
+void end_work_fill_session(struct end_work *w, struct session_opts *so)
 {
 	const struct msg_start *m = &w->orders.m;
 
@@ -65,7 +65,7 @@ int end_work_begin(struct end_work *w)
 	return copy_new(source ? &source_role : &sink_role, &w->copy);
 }
 
-void end_work_gather(struct end_work *w)
+void end_work_fill_verdict(struct end_work *w)
 {
 	struct msg_verdict *v = &w->verdict;
 

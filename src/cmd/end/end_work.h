@@ -25,11 +25,11 @@ struct end_work {
 
 /* Fills in the options of the session; its frames and failures go to the copy. They contain START's
  * secret: the caller must wipe them. */
-void end_work_session(struct end_work *w, struct session_opts *so);
+void end_work_fill_session(struct end_work *w, struct session_opts *so);
 /* Makes w->copy, for session_open(). Returns 0, or -1 with a failure. */
 int end_work_begin(struct end_work *w);
 /* Fills in the verdict of a copy. Call it while the session still exists. */
-void end_work_gather(struct end_work *w);
+void end_work_fill_verdict(struct end_work *w);
 /* Gets the session's failure, if it failed, and the host where the copy failed ("": this host). */
 void end_work_failed_at(const struct end_work *w, struct failure *f, char host[static HOST_MAX]);
 

@@ -177,9 +177,9 @@ static void update_progress(void *ctx, bool asked)
 	};
 
 	if (asked && e->work.tally.first_ns)
-		progress_began(&e->progress, e->work.tally.first_ns / 1000000, clock_ms());
+		progress_set_start(&e->progress, e->work.tally.first_ns / 1000000, clock_ms());
 	if (asked)
-		progress_now(&e->progress, &c, clock_ms());
+		progress_show_line(&e->progress, &c, clock_ms());
 	else if (progress_wanted(&e->progress))
 		progress_update(&e->progress, &c, clock_ms());
 }
@@ -194,7 +194,7 @@ static void gather_report(struct stream_end *e, int rc)
 	bool source = is_source_end(e);
 	struct failure f;
 
-	end_work_gather(&e->work);
+	end_work_fill_verdict(&e->work);
 	report_take(r, &e->work.verdict);
 	r->source = source ? result->times : result->peer_times;
 	r->sink = source ? result->peer_times : result->times;
@@ -263,13 +263,13 @@ static int run_stream_work(void *ctx)
 	struct session_opts so;
 	int rc;
 
-	end_work_session(w, &so);
+	end_work_fill_session(w, &so);
 	rc = open_stream_session(e, &so, &w->session);
 	psk_wipe(&e->key);
 	if (rc)
 		goto out;
 	watch_session(&w->watch, w->session);
-	if (e->options.command && child_go(&e->command))
+	if (e->options.command && child_run_held(&e->command))
 		rc = session_fail(w->session);
 	else
 		rc = e->copy_over(e);

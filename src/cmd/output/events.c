@@ -259,7 +259,7 @@ void events_progress(const struct progress_count *c, uint64_t now_ms)
 	events.progress_ms = now_ms;
 }
 
-int events_wait(void)
+int events_pending_fd(void)
 {
 	return spool_pending_fd();
 }

@@ -28,7 +28,7 @@ void events_session(const char *source_host, const char *const *names, unsigned 
 void events_take(const struct msg_event *m);
 void events_progress(const struct progress_count *c, uint64_t now_ms);
 /* The descriptor to poll for writing; -1: nothing is pending. */
-int events_wait(void);
+int events_pending_fd(void);
 /* Writes what is pending, without waiting. */
 void events_flush(void);
 /* Ends the events: adds the summary and writes everything. Returns 0, or -1 with a failure. */

@@ -22,7 +22,7 @@ bool progress_wanted(const struct progress *p)
 	return p->live || p->every_s;
 }
 
-void progress_began(struct progress *p, uint64_t start_ms, uint64_t now_ms)
+void progress_set_start(struct progress *p, uint64_t start_ms, uint64_t now_ms)
 {
 	if (p->start_ms)
 		return;
@@ -43,7 +43,7 @@ static void sample_rate(struct progress *p, const struct progress_count *c, uint
 	if (!p->start_ms) {
 		if (!c->bytes && !c->files)
 			return;
-		progress_began(p, now_ms, now_ms);
+		progress_set_start(p, now_ms, now_ms);
 	}
 	if (c->bytes != p->last || c->files != p->last_files)
 		p->moved_ms = now_ms;
@@ -123,7 +123,7 @@ void progress_update(struct progress *p, const struct progress_count *c, uint64_
 	}
 }
 
-void progress_now(struct progress *p, const struct progress_count *c, uint64_t now_ms)
+void progress_show_line(struct progress *p, const struct progress_count *c, uint64_t now_ms)
 {
 	sample_rate(p, c, now_ms);
 	print_progress_line(p, c, now_ms);

@@ -46,9 +46,9 @@ bool progress_wanted(const struct progress *p);
 /* Takes the counts at now_ms (clock_ms) and shows them if it is time. */
 void progress_update(struct progress *p, const struct progress_count *c, uint64_t now_ms);
 /* Call before the first update if bytes have moved since start_ms: then the rate is known. */
-void progress_began(struct progress *p, uint64_t start_ms, uint64_t now_ms);
+void progress_set_start(struct progress *p, uint64_t start_ms, uint64_t now_ms);
 /* Shows one line now. */
-void progress_now(struct progress *p, const struct progress_count *c, uint64_t now_ms);
+void progress_show_line(struct progress *p, const struct progress_count *c, uint64_t now_ms);
 /* Call after screen_end(). If there was a live line, prints in its place how much was copied and
  * how fast; ns 0: prints nothing. */
 void progress_end(struct progress *p, uint64_t bytes, uint64_t ns);

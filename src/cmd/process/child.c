@@ -237,7 +237,7 @@ int child_exec(char *const argv[], const struct child_opts *o, struct child *out
 	return o->held ? 0 : await_exec(out, OUT_START);
 }
 
-int child_go(struct child *c)
+int child_run_held(struct child *c)
 {
 	char go = 'g';
 	ssize_t n;

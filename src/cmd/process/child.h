@@ -19,7 +19,7 @@
 struct child {
 	pid_t pid; /* 0: none, or already waited for */
 	int in, out; /* we write to `in' and read from `out'; -1: no pipe */
-	int go; /* of a held command, see child_go(); -1: none */
+	int go; /* of a held command, see child_run_held(); -1: none */
 	int status; /* as in waitpid(2), once waited for */
 	char what[256]; /* for messages: "ssh storage2", "command zfs" */
 };
@@ -27,7 +27,7 @@ struct child {
 struct child_opts {
 	const char *what;
 	bool pipe_in, pipe_out; /* else the child inherits ours */
-	bool held; /* forked now, executed by child_go(); exits if we exit before */
+	bool held; /* forked now, executed by child_run_held(); exits if we exit before */
 	int keep_fd; /* a descriptor that the program inherits; 0: none */
 	char *keep_env; /* NAME=VALUE to add to its environment; NULL: none */
 	bool ignore_sigint; /* for ssh: the conductor handles Ctrl-C */
@@ -39,7 +39,7 @@ int child_exec(char *const argv[], const struct child_opts *o, struct child *out
 int child_fork(int (*fn)(void *ctx, int in, int out), void *ctx, const char *what,
 	       struct child *out);
 /* Executes a held command. Returns -1 (OUT_FILE) if it can't be executed. */
-int child_go(struct child *c);
+int child_run_held(struct child *c);
 /* Waits for the child; *status is as in waitpid(2). Waits until deadline_ms (clock_ms; 0: without
  * limit, or until cancelled()). Returns false if the child still runs. */
 bool child_wait(struct child *c, int *status, uint64_t deadline_ms);

@@ -98,7 +98,8 @@ static int write_at(const struct outlet *o, uint64_t pos, const uint8_t *bytes, 
 	len -= (size_t)written;
 	if (write_rest(o, pos, bytes, len))
 		return -1;
-	if (len > 0 && o->writeback && writeback_wrote(o->writeback, o->fd, o->base + pos, len))
+	if (len > 0 && o->writeback &&
+	    writeback_after_write(o->writeback, o->fd, o->base + pos, len))
 		return fail("write %s: %m", o->name);
 	return 0;
 }
@@ -123,7 +124,7 @@ static int write_sparse(const struct outlet *o, uint64_t pos, const uint8_t *byt
 	return len > from ? write_at(o, pos + from, bytes + from, len - from) : 0;
 }
 
-int outlet_store(const struct outlet *o, uint64_t pos, const void *bytes, size_t len)
+int outlet_write(const struct outlet *o, uint64_t pos, const void *bytes, size_t len)
 {
 	if (o->sparse && o->fresh && o->seekable)
 		return write_sparse(o, pos, bytes, len);
@@ -136,7 +137,7 @@ static bool punch_hole(const struct outlet *o, uint64_t pos, uint64_t len)
 			 (off_t)len) == 0;
 }
 
-int outlet_zeros(const struct outlet *o, uint64_t pos, uint64_t len)
+int outlet_write_zeros(const struct outlet *o, uint64_t pos, uint64_t len)
 {
 	static const uint8_t zeros[64 << 10];
 

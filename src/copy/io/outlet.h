@@ -41,8 +41,8 @@ void outlet_of_file(int fd, const char *name, struct outlet *out);
  * with a failure, because what cannot be determined is not guessed. */
 int outlet_of(int fd, const char *name, struct outlet *out);
 /* Writes at pos.  If not seekable, pos must be where the last write ended. */
-int outlet_store(const struct outlet *o, uint64_t pos, const void *bytes, size_t len);
-int outlet_zeros(const struct outlet *o, uint64_t pos, uint64_t len);
+int outlet_write(const struct outlet *o, uint64_t pos, const void *bytes, size_t len);
+int outlet_write_zeros(const struct outlet *o, uint64_t pos, uint64_t len);
 /* The first position in [from, to] that is not in a hole; `to' if there is none before it.  If the
  * file system does not report holes: from.  The file must reach to `to'.  Moves the offset of
  * fd. */

@@ -86,7 +86,7 @@ int stored_fail(const char *shown, enum stored_result result)
 	return fail_as(OUT_INTEGRITY, "%s: the stored data %s", shown, text[result]);
 }
 
-enum stored_result stored_look(int fd, const struct stat *st, const struct stored *s)
+enum stored_result stored_check(int fd, const struct stat *st, const struct stored *s)
 {
 	if (is_short(fd, st, s->reach))
 		return STORED_SHORT;

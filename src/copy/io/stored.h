@@ -20,7 +20,7 @@ struct stored {
 };
 enum stored_result { STORED_ALL, STORED_SHORT, STORED_LONG, STORED_HOLE };
 /* st: of fd, from now.  Moves fd's offset. */
-enum stored_result stored_look(int fd, const struct stat *st, const struct stored *s);
+enum stored_result stored_check(int fd, const struct stat *st, const struct stored *s);
 /* Fails with OUT_INTEGRITY because of result, which is not STORED_ALL. */
 int stored_fail(const char *shown, enum stored_result result);
 /* -1 if fd is a regular file shorter than reach.  Its offset stays. */

@@ -65,7 +65,7 @@ static int sync_stretch(int fd, uint64_t stretch)
 	return sync_range(fd, stretch * STRETCH, STRETCH, whole);
 }
 
-int writeback_wrote(struct writeback *w, int fd, uint64_t pos, uint64_t len)
+int writeback_after_write(struct writeback *w, int fd, uint64_t pos, uint64_t len)
 {
 	uint64_t now = (pos + len) / STRETCH;
 
@@ -80,7 +80,7 @@ int writeback_wrote(struct writeback *w, int fd, uint64_t pos, uint64_t len)
 	return now < 2 + IN_FLIGHT_MAX ? 0 : sync_stretch(fd, now - 2 - IN_FLIGHT_MAX);
 }
 
-int writeback_rest(struct writeback *w, int fd, uint64_t size)
+int writeback_finish(struct writeback *w, int fd, uint64_t size)
 {
 	uint64_t last = size / STRETCH;
 

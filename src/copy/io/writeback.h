@@ -28,8 +28,8 @@ void writeback_begin(struct writeback *w, bool fsync);
 bool writeback_suits(int fd);
 /* len bytes at pos were written; most of the file is written in this order.  -1 with errno: the
  * disk failed. */
-int writeback_wrote(struct writeback *w, int fd, uint64_t pos, uint64_t len);
+int writeback_after_write(struct writeback *w, int fd, uint64_t pos, uint64_t len);
 /* No more will be written; the file ends at size.  -1 with errno: the disk failed. */
-int writeback_rest(struct writeback *w, int fd, uint64_t size);
+int writeback_finish(struct writeback *w, int fd, uint64_t size);
 
 #endif

@@ -78,7 +78,7 @@ static int probe_piece(struct probe *p, uint8_t *blocks, unsigned *turn, uint64_
 
 		if (source_file_read(p->file, block, n, pos))
 			return -1;
-		if (p->o->role == ROLE_SINK && outlet_store(&p->out, pos, block, n))
+		if (p->o->role == ROLE_SINK && outlet_write(&p->out, pos, block, n))
 			return -1;
 		tally_bytes(p->tally, n);
 		pos += n;

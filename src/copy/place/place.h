@@ -176,11 +176,11 @@ int place_look(struct place *p, struct place_dir *d, const struct record_file *r
 	       const struct xattrs *x, struct looked *out);
 /* For --checksum: opens the existing file for reading; the caller owns *fd.  -1 with errno; not
  * always with a failure. */
-int place_read(struct place *p, struct place_dir *d, const struct record_file *r, int *fd);
+int place_open_existing(struct place *p, struct place_dir *d, const struct record_file *r, int *fd);
 /* The file is the same: makes its metadata the same too, and remembers it if it is FILE_LINKED.
  * Does not take x. */
-int place_same(struct place *p, struct place_dir *d, const struct record_file *r,
-	       const struct xattrs *x);
+int place_update_metadata(struct place *p, struct place_dir *d, const struct record_file *r,
+			  const struct xattrs *x);
 
 /* Makes a symlink (to target), hard link, FIFO or device under a temporary name, then renames it.
  * If an equal one exists already, *change is empty.  Does not take x. */

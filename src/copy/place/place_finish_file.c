@@ -112,7 +112,7 @@ static int check_written(const struct placement *t, uint64_t size, const struct 
 		.size_max = fresh ? size : UINT64_MAX,
 		.full = t->full,
 	};
-	enum stored_result result = stored_look(t->fd, st, &s);
+	enum stored_result result = stored_check(t->fd, st, &s);
 	char shown[SHOWN_ROOM];
 
 	return result == STORED_ALL ? 0 : stored_fail(entry_shown(&t->entry, shown), result);

@@ -70,7 +70,7 @@ int place_look(struct place *p, struct place_dir *d, const struct record_file *r
 	return ret < 0 ? -1 : 0;
 }
 
-int place_read(struct place *p, struct place_dir *d, const struct record_file *r, int *fd)
+int place_open_existing(struct place *p, struct place_dir *d, const struct record_file *r, int *fd)
 {
 	struct place_entry s;
 	struct stat st;
@@ -183,8 +183,8 @@ static int accept_same(const struct place_entry *s, const struct record_file *r,
 	return linked_remember(s, r, &st);
 }
 
-int place_same(struct place *p, struct place_dir *d, const struct record_file *r,
-	       const struct xattrs *x)
+int place_update_metadata(struct place *p, struct place_dir *d, const struct record_file *r,
+			  const struct xattrs *x)
 {
 	struct place_entry s;
 	int ret;

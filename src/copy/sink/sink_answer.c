@@ -173,7 +173,7 @@ static int answer_with_compare(struct sink_lane *l, struct sink_question *q)
 	int fd, ret;
 
 	/* A target that cannot be read is replaced. */
-	if (place_read(s->place, sink_dir_place(q->dir), &q->r, &fd))
+	if (place_open_existing(s->place, sink_dir_place(q->dir), &q->r, &fd))
 		return sink_queue_answer(l, q->r.id, ANSWER_SEND);
 	if (fstat(fd, &st) == 0 && (uint64_t)st.st_size == q->r.size)
 		f = add_asked(s, q, false, false);
@@ -209,7 +209,7 @@ static int digest_target(struct sink_lane *l, const struct record_file *r, struc
 	to[0] = '\0';
 	if (!s->rules->digest || s->rules->dry_run)
 		return 0;
-	if (place_read(s->place, sink_dir_place(d), r, &fd))
+	if (place_open_existing(s->place, sink_dir_place(d), r, &fd))
 		return fail("open %s: %m", sink_name_shown(s, d, r->name, shown));
 	sink_name_shown(s, d, r->name, shown);
 	ret = content_digest_of(fd, shown, 0, r->size, s->rules->digest, &stopper, digest);
@@ -238,7 +238,7 @@ static int accept_same_file(struct sink_lane *l, const struct record_file *r, st
 	struct change none = {.what = EVENT_FILE};
 	char digest[EVENT_DIGEST];
 
-	if (update && place_same(s->place, sink_dir_place(d), r, x))
+	if (update && place_update_metadata(s->place, sink_dir_place(d), r, x))
 		return -1;
 	/* A target that is left alone may have any content, so its digest is not printed. */
 	digest[0] = '\0';
@@ -278,7 +278,7 @@ static int answer_rehearsal(struct sink_lane *l, struct sink_question *q, const 
 	/* If the file has more names, the place must know of it to report them, too. */
 	if (send ? place_rehearse(l->sink->place, sink_dir_place(q->dir), &q->r)
 	    : decision == DECIDE_SAME && (q->r.flags & FILE_LINKED)
-		    ? place_same(l->sink->place, sink_dir_place(q->dir), &q->r, NULL)
+		    ? place_update_metadata(l->sink->place, sink_dir_place(q->dir), &q->r, NULL)
 		    : 0)
 		return answer_with_failure(l, &q->r, q->dir);
 	l->sums.counts.created += send && k->change.missing;

@@ -345,7 +345,7 @@ static int store_finished(struct sink_lane *l, struct sink_file *f)
 	direct_close(f->out.direct);
 	f->out.direct = NULL;
 	if (f->out.writeback &&
-	    writeback_rest(f->out.writeback, f->out.fd, f->out.base + f->end.size))
+	    writeback_finish(f->out.writeback, f->out.fd, f->out.base + f->end.size))
 		return fail("write %s: %m", sink_shown(f));
 	/* sink_finish_file() owns these; sink_shown() must not use their names from now on. */
 	f->placement = NULL;

@@ -121,12 +121,12 @@ static int store_piece(struct sink_lane *l, struct sink_file *f, const struct pi
 	if (p->have)
 		return 0;
 	if (!p->bytes)
-		return f->out.fd < 0 ? 0 : outlet_zeros(&f->out, p->pos, p->len);
+		return f->out.fd < 0 ? 0 : outlet_write_zeros(&f->out, p->pos, p->len);
 	if (hash_piece(l, f, p, h))
 		return -1;
 	if (f->symlink_target)
 		memcpy(f->symlink_target + p->pos, p->bytes, p->len);
-	return f->out.fd < 0 ? 0 : outlet_store(&f->out, p->pos, p->bytes, p->len);
+	return f->out.fd < 0 ? 0 : outlet_write(&f->out, p->pos, p->bytes, p->len);
 }
 
 static void count_piece(struct sink_lane *l, const struct sink_file *f, const struct piece *p)

@@ -102,7 +102,7 @@ static int begin_small(struct sink_lane *l, const struct sink_small *f, struct p
 	if (placement_outlet(*t, f->r->name, out) == 0) {
 		out->sparse = s->rules->sparse;
 		out->stopper = (struct stopper){.stop = copy_stopped, .ctx = s->copy};
-		if (f->r->size == 0 || outlet_store(out, 0, f->bytes, (size_t)f->r->size) == 0)
+		if (f->r->size == 0 || outlet_write(out, 0, f->bytes, (size_t)f->r->size) == 0)
 			return 0;
 		/* Only a failure needs the full name, which placement_name() builds. */
 		fail("write %s: %m", placement_name(*t));

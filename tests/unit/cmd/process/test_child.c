@@ -106,7 +106,7 @@ static void test_held_command_waits_for_go(void **state)
 	assert_int_equal(run(argv, &o, &c), 0);
 	assert_false(child_wait(&c, &status, clock_ms() + 200));
 	assert_int_equal(stat(mark, &st), -1);
-	assert_int_equal(child_go(&c), 0);
+	assert_int_equal(child_run_held(&c), 0);
 	assert_int_equal(ended(&c), 0);
 	assert_int_equal(unlink(mark), 0);
 }
@@ -119,7 +119,7 @@ static void test_missing_held_command_fails_at_go(void **state)
 
 	(void)state;
 	assert_int_equal(run(argv, &o, &c), 0);
-	assert_int_equal(child_go(&c), -1);
+	assert_int_equal(child_run_held(&c), -1);
 	assert_int_equal(failed()->code, OUT_FILE);
 	assert_string_equal(failed()->text, "run command x: No such file or directory");
 }

@@ -240,7 +240,7 @@ static void write_stretches(struct writeback *w, int fd, uint64_t size)
 {
 	for (uint64_t pos = 0; pos < size; pos += PIECE) {
 		assert_int_equal(pwrite(fd, bytes, PIECE, (off_t)pos), PIECE);
-		assert_int_equal(writeback_wrote(w, fd, pos, PIECE), 0);
+		assert_int_equal(writeback_after_write(w, fd, pos, PIECE), 0);
 	}
 }
 
@@ -255,7 +255,7 @@ static void test_dirty_pages_do_not_pile_up(void **state)
 	writeback_begin(&w, true);
 	write_stretches(&w, fd, BEHIND + (24 << 20));
 	assert_false(is_dirty(fd, 0, 8 << 20));
-	assert_int_equal(writeback_rest(&w, fd, BEHIND + (24 << 20)), 0);
+	assert_int_equal(writeback_finish(&w, fd, BEHIND + (24 << 20)), 0);
 	close(fd);
 }
 
@@ -295,14 +295,14 @@ static void test_write_back_error_is_not_lost(void **state)
 	writeback_begin(&w, true);
 	for (size_t i = 0; i < sizeof of_the_disk / sizeof *of_the_disk; i++) {
 		said_of_the_disk = of_the_disk[i];
-		assert_int_equal(writeback_wrote(&w, fd, BEHIND, 8 << 20), -1);
+		assert_int_equal(writeback_after_write(&w, fd, BEHIND, 8 << 20), -1);
 		assert_int_equal(errno, of_the_disk[i]);
-		assert_int_equal(writeback_rest(&w, fd, BEHIND), -1);
+		assert_int_equal(writeback_finish(&w, fd, BEHIND), -1);
 	}
 	for (size_t i = 0; i < sizeof of_the_call / sizeof *of_the_call; i++) {
 		said_of_the_disk = of_the_call[i];
-		assert_int_equal(writeback_wrote(&w, fd, BEHIND, 8 << 20), 0);
-		assert_int_equal(writeback_rest(&w, fd, BEHIND), 0);
+		assert_int_equal(writeback_after_write(&w, fd, BEHIND, 8 << 20), 0);
+		assert_int_equal(writeback_finish(&w, fd, BEHIND), 0);
 	}
 	said_of_the_disk = 0;
 	close(fd);

@@ -154,8 +154,8 @@ static void test_whole_pages_bypass_the_cache(void **state)
 	outlet_of(fd, "a file", &o);
 	o.direct = direct_open(fd, O_WRONLY);
 	/* The end first, then what precedes it. */
-	assert_int_equal(outlet_store(&o, BLOCK, bytes + BLOCK, SIZE - BLOCK), 0);
-	assert_int_equal(outlet_store(&o, 0, bytes, BLOCK), 0);
+	assert_int_equal(outlet_write(&o, BLOCK, bytes + BLOCK, SIZE - BLOCK), 0);
+	assert_int_equal(outlet_write(&o, 0, bytes, BLOCK), 0);
 	assert_int_equal(pread(fd, back, SIZE, 0), SIZE);
 	assert_memory_equal(back, bytes, SIZE);
 	direct_close(o.direct);

@@ -834,7 +834,7 @@ static void dry_run_changes_nothing(void **state)
 	assert_int_equal(place_look(p, e, &r, NULL, &looked), 0);
 	assert_int_equal(looked.look, LOOK_MISSING);
 	assert_true(looked.change.missing);
-	assert_int_equal(place_same(p, e, &r, NULL), 0);
+	assert_int_equal(place_update_metadata(p, e, &r, NULL), 0);
 	assert_int_equal(try_symlink(p, e, "l", "to", &c), 0);
 	assert_true(c.missing);
 	finish_place(p);
@@ -859,7 +859,7 @@ static void dry_run_changes_nothing(void **state)
 	assert_true(!c.missing && c.perms && c.time);
 	assert_int_equal(place_look(p, d, &r, NULL, &looked), 0);
 	assert_int_equal(looked.look, LOOK_OTHER);
-	assert_int_equal(place_same(p, d, &r, NULL), 0);
+	assert_int_equal(place_update_metadata(p, d, &r, NULL), 0);
 	finish_place(p);
 	assert_int_equal(mode_of("dst/src"), 0711);
 }

@@ -166,17 +166,17 @@ static void look_opens_regular_files_only(void **state)
 	assert_int_equal(symlink("f", "dst/l"), 0);
 	assert_int_equal(mkfifo("dst/p", 0644), 0);
 	begin();
-	assert_int_equal(place_read(place, top, &r, &fd), 0);
+	assert_int_equal(place_open_existing(place, top, &r, &fd), 0);
 	assert_int_equal(read(fd, got, 3), 3);
 	assert_string_equal(got, "old");
 	close(fd);
 	r.name[0] = 'l';
-	assert_int_equal(place_read(place, top, &r, &fd), -1);
+	assert_int_equal(place_open_existing(place, top, &r, &fd), -1);
 	r.name[0] = 'p';
-	assert_int_equal(place_read(place, top, &r, &fd), -1);
+	assert_int_equal(place_open_existing(place, top, &r, &fd), -1);
 	assert_int_equal(fd, -1);
 	r.name[0] = 'n';
-	assert_int_equal(place_read(place, top, &r, &fd), -1);
+	assert_int_equal(place_open_existing(place, top, &r, &fd), -1);
 	end();
 }
 
@@ -191,7 +191,7 @@ static void same_file_gets_the_source_metadata(void **state)
 	before = stat_of("dst/f");
 	rules.xattrs = true;
 	begin();
-	assert_int_equal(place_same(place, top, &r, x), 0);
+	assert_int_equal(place_update_metadata(place, top, &r, x), 0);
 	end();
 	after = stat_of("dst/f");
 	assert_int_equal(after.st_ino, before.st_ino);
@@ -201,12 +201,12 @@ static void same_file_gets_the_source_metadata(void **state)
 	/* A second time nothing is changed. */
 	before = after;
 	begin();
-	assert_int_equal(place_same(place, top, &r, x), 0);
+	assert_int_equal(place_update_metadata(place, top, &r, x), 0);
 	after = stat_of("dst/f");
 	assert_int_equal(after.st_ctim.tv_sec, before.st_ctim.tv_sec);
 	assert_int_equal(after.st_ctim.tv_nsec, before.st_ctim.tv_nsec);
 	assert_int_equal(unlink("dst/f"), 0);
-	assert_int_equal(place_same(place, top, &r, x), -1);
+	assert_int_equal(place_update_metadata(place, top, &r, x), -1);
 	assert_int_equal(failed()->code, OUT_FILE);
 	end();
 	xattrs_free(x);
@@ -226,7 +226,7 @@ static void leftover_temporary_of_a_same_file_is_removed(void **state)
 	place_close(place);
 	assert_int_equal(temporaries("dst", name), 1);
 	begin();
-	assert_int_equal(place_same(place, top, &r, NULL), 0);
+	assert_int_equal(place_update_metadata(place, top, &r, NULL), 0);
 	end();
 }
 
@@ -426,7 +426,7 @@ static void set_id_bits_need_their_owner(void **state)
 			st = stat_of("dst/f");
 			assert_int_equal(st.st_mode & 07777, cases[i].should);
 			begin();
-			assert_int_equal(place_same(place, top, &r, NULL), 0);
+			assert_int_equal(place_update_metadata(place, top, &r, NULL), 0);
 			end();
 			assert_int_equal(stat_of("dst/f").st_mode & 07777, cases[i].should);
 		}

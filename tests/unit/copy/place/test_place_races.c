@@ -211,7 +211,7 @@ static void partial(struct place *p, struct place_dir *top, struct place_dir *d)
 	if (place_begin(p, d, &r, &t))
 		return;
 	place_drop(t, true);
-	done += place_same(p, d, &r, NULL) == 0;
+	done += place_update_metadata(p, d, &r, NULL) == 0;
 }
 
 static void whole(struct place *p, struct place_dir *top, struct place_dir *d)
@@ -237,7 +237,7 @@ static void same(struct place *p, struct place_dir *top, struct place_dir *d)
 	r.a.uid = r.a.gid = 1;
 	r.a.mtime_ns = done;
 	assert_int_equal(xattrs_add(&x, &v), 0);
-	done += place_same(p, d, &r, rules.xattrs ? x : NULL) == 0;
+	done += place_update_metadata(p, d, &r, rules.xattrs ? x : NULL) == 0;
 	xattrs_free(x);
 }
 
