@@ -7,7 +7,7 @@
 #include "cmd/end/stream_end.h"
 #include "cmd/process/process.h"
 #include "copy/place/place.h"
-#include "copy/sink/sink_run.h"
+#include "copy/sink/sink.h"
 #include "session/connect/places.h"
 
 /* Listens at --address, or at all addresses. */

@@ -4,7 +4,7 @@
 #include "cmd/end/dial.h"
 #include "cmd/end/stream_end.h"
 #include "cmd/process/process.h"
-#include "copy/source/source_run.h"
+#include "copy/source/source.h"
 #include "copy/walk/find.h"
 #include "session/connect/places.h"
 

@@ -3,8 +3,8 @@
 #define COPY_COPY_H
 
 /*
- * One end's part of a copy.  A source (source_run.h) reads what the user asked for and sends it; a
- * sink (sink_run.h) stores it.
+ * One end's part of a copy.  A source (source.h) reads what the user asked for and sends it; a
+ * sink (sink.h) stores it.
  *
  * Both run in the calling thread and one thread per lane of the session.  They return when the
  * sink's verdict has arrived and all their threads have ended: 0 if the sink has stored everything

@@ -8,8 +8,8 @@
  */
 
 #include "copy/names/taken.h"
-#include "copy/sink/sink_run.h"
-#include "copy/source/source_run.h"
+#include "copy/sink/sink.h"
+#include "copy/source/source.h"
 #include "protocol/message.h"
 
 struct orders {

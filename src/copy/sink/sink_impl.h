@@ -31,7 +31,7 @@
 #include "copy/place/change.h"
 #include "copy/place/place.h"
 #include "copy/run.h"
-#include "copy/sink/sink_run.h"
+#include "copy/sink/sink.h"
 #include "copy/times.h"
 
 enum {

@@ -14,7 +14,7 @@
 #include "copy/io/outlet.h"
 #include "copy/io/sizes.h"
 #include "copy/run.h"
-#include "copy/source/source_run.h"
+#include "copy/source/source.h"
 
 struct removal;
 struct known_cells;

@@ -12,8 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "base/fail.h"
-#include "copy/sink/sink_run.h"
-#include "copy/source/source_run.h"
+#include "copy/sink/sink.h"
+#include "copy/source/source.h"
 #include "folder.h"
 
 struct rig;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef COPY_SINK_SINK_RUN_H
-#define COPY_SINK_SINK_RUN_H
+#ifndef COPY_SINK_SINK_H
+#define COPY_SINK_SINK_H
 
 /* A sink stores what a source sends.  copy.h has the rules of a run. */
 

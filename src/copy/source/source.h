@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef COPY_SOURCE_SOURCE_RUN_H
-#define COPY_SOURCE_SOURCE_RUN_H
+#ifndef COPY_SOURCE_SOURCE_H
+#define COPY_SOURCE_SOURCE_H
 
 /* A source reads what the user asked for and sends it.  copy.h has the rules of a run. */
 
