@@ -135,6 +135,16 @@ void lane_break(struct lane *l, uint32_t epoch, const char *why)
 	pthread_mutex_unlock(&l->lock);
 }
 
+uint32_t lane_epoch(struct lane *l)
+{
+	uint32_t epoch;
+
+	pthread_mutex_lock(&l->lock);
+	epoch = l->epoch;
+	pthread_mutex_unlock(&l->lock);
+	return epoch;
+}
+
 void lane_skip_to(struct lane *l, uint32_t epoch)
 {
 	pthread_mutex_lock(&l->lock);

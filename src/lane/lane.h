@@ -159,6 +159,9 @@ void lane_abort(struct lane *l);
  * no effect if the lane is at another epoch. Any thread. */
 void lane_break(struct lane *l, uint32_t epoch, const char *why);
 
+/* The epoch of the wire, or of the one that is being made. Any thread. */
+uint32_t lane_epoch(struct lane *l);
+
 /* Source: the sink's answer to ask(). Any thread. */
 void lane_held(struct lane *l, uint32_t epoch, bool busy);
 /* Sink: the source asks whether the lane's thread is busy, that is, not waiting for the wire. Any

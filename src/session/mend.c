@@ -22,6 +22,7 @@
 
 enum {
 	DOUBLED_MOST = 7, /* how often RDMA_TRY_MS is doubled at most: to 256 s */
+	PROMOTE_SOON_MS = 1000, /* after RDMA failed and TCP did not */
 	RETRY_FIRST_MS = 20, /* before the second repetition of an attempt; then twice as long */
 };
 
@@ -92,7 +93,8 @@ static enum attempt_result attach_wire(struct lane_end *e, uint32_t epoch, struc
 	if (over)
 		lane_break(e->lane, epoch, "the other end abandoned the connection");
 	e->was_rdma = t == TRANSPORT_RDMA;
-	atomic_store(&e->transport, detour ? TRANSPORT_SSH : t);
+	t = detour ? TRANSPORT_SSH : t;
+	promote_note(e, (enum transport)atomic_exchange(&e->transport, t), t);
 	return ATTEMPT_DONE;
 }
 
@@ -340,6 +342,8 @@ static enum attempt_result redial_tcp(struct lane_end *e, const char *no_rdma, b
 
 		log_at(reported ? LOG_DEBUG : LOG_WARN, "lane %u continues over TCP, not RDMA: %s",
 		       e->index, no_rdma);
+		if (!reported)
+			atomic_store(&s->tcp_reported, LOG_WARN + 1);
 		e->no_rdma[0] = '\0';
 	}
 	return rc;
@@ -362,6 +366,29 @@ static enum attempt_result redial_rails_after_tcp(struct lane_end *e, unsigned r
 	return rc;
 }
 
+/* The lane has TCP now. ms: when it may return to RDMA; -1: never. */
+static enum attempt_result continue_over_tcp(struct lane_end *e, const char *no_rdma,
+					     bool share_time, int ms, uint64_t deadline)
+{
+	enum attempt_result rc = redial_tcp(e, no_rdma, share_time, deadline);
+
+	if (rc == ATTEMPT_DONE && ms >= 0)
+		promote_later(e, ms);
+	return rc;
+}
+
+/* Tries RDMA for a lane that had TCP, and whose wire was broken for that. If it fails, the user
+ * need not know. */
+static enum attempt_result redial_promoted(struct lane_end *e, unsigned round, uint64_t deadline)
+{
+	enum attempt_result rc = redial_rails(e, round, deadline);
+
+	if (rc != ATTEMPT_FAILED)
+		return rc;
+	promote_failed(e);
+	return continue_over_tcp(e, "", false, -1, deadline);
+}
+
 /* One round over all transports that may be tried, the one that the lane had before first. */
 static enum attempt_result redial_once(struct lane_end *e, bool first, unsigned round,
 				       uint64_t deadline)
@@ -370,18 +397,26 @@ static enum attempt_result redial_once(struct lane_end *e, bool first, unsigned 
 	struct rail r;
 	bool have_rail = next_rail(e, 0, &r) >= 0, rdma_first = have_rail && (first || e->was_rdma);
 	bool rdma_last;
+	int return_ms = -1;
 	enum attempt_result rc;
 
+	if (have_rail && promote_ordered(e))
+		return redial_promoted(e, round, deadline);
 	snprintf(no_rdma, sizeof no_rdma, "%s", e->no_rdma);
+	if (no_rdma[0])
+		return_ms = mend_often_ms(e->s);
 	if (rdma_first) {
 		rc = redial_rails(e, round, deadline);
 		if (rc != ATTEMPT_FAILED || e->s->terms.want == TRANSPORT_RDMA)
 			return rc;
 		snprintf(no_rdma, sizeof no_rdma, "%s", failed()->text);
+		/* Any other reason stays. */
+		if (failed()->code == OUT_CONNECT)
+			return_ms = PROMOTE_SOON_MS;
 	}
 	/* A mute rail connects, but lets no block through. */
 	rdma_last = have_rail && !rdma_first && !r.mute;
-	rc = redial_tcp(e, no_rdma, rdma_last, deadline);
+	rc = continue_over_tcp(e, no_rdma, rdma_last, return_ms, deadline);
 	return rc == ATTEMPT_FAILED && rdma_last ? redial_rails_after_tcp(e, round, deadline) : rc;
 }
 
@@ -509,7 +544,7 @@ static int fail_lane(struct lane_end *e)
 int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 {
 	struct lane_end *e = ctx;
-	bool first;
+	bool first, promoted = promote_ordered(e);
 	char name[96];
 
 	pthread_mutex_lock(&e->s->lock);
@@ -522,9 +557,10 @@ int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 		return fail_lane(e);
 	if (connect_lane(e, first) != ATTEMPT_DONE)
 		return fail_lane(e);
+	/* Promotion is reported once for all lanes. */
 	if (!first) {
 		lane_name(l, name, sizeof name);
-		log_at(route_reports(e->s) ? LOG_INFO : LOG_DEBUG,
+		log_at(route_reports(e->s) && !promoted ? LOG_INFO : LOG_DEBUG,
 		       "lane %u was reconnected over %s; the previous connection broke: %s",
 		       e->index, name, why);
 	}

@@ -6,6 +6,7 @@
  * any lane.
  */
 
+#include <limits.h>
 #include <stdio.h>
 #include "base/clock.h"
 #include "session/session_impl.h"
@@ -129,16 +130,21 @@ static void format_mtu_hint(struct lane_end *e, char *to, size_t size)
 			 here, there, e->s->o.peer);
 }
 
+int mend_often_ms(const struct session *s)
+{
+	int64_t ms = (int64_t)s->terms.timeout_ms * OFTEN_TIMEOUTS;
+
+	return ms < OFTEN_MS ? OFTEN_MS : ms > INT_MAX ? INT_MAX : (int)ms;
+}
+
 /* Records that an RDMA wire broke. Returns true if too many broke in a short time. */
 static bool record_rdma_break(struct lane_end *e)
 {
-	uint64_t now = clock_ms(), within = (uint64_t)e->s->terms.timeout_ms * OFTEN_TIMEOUTS;
+	uint64_t now = clock_ms(), within = (uint64_t)mend_often_ms(e->s);
 	uint64_t oldest;
 
 	e->break_ms[e->rdma_breaks++ % OFTEN_BREAKS] = now;
 	oldest = e->break_ms[e->rdma_breaks % OFTEN_BREAKS];
-	if (within < OFTEN_MS)
-		within = OFTEN_MS;
 	return e->rdma_breaks >= OFTEN_BREAKS && now - oldest < within;
 }
 

@@ -12,7 +12,12 @@
 #include "base/log.h"
 #include "session/session_impl.h"
 
-enum { TCP_TRIES = 2 };
+enum {
+	TCP_TRIES = 2,
+	/* InfiniBand's connection manager repeats a lost message after 4.3 s, and again after as
+	 * long (cma.c: CMA_CM_RESPONSE_TIMEOUT). */
+	KNOCK_MS = 10000,
+};
 
 bool route_dials(const struct session *s, enum connect_stage stage)
 {
@@ -77,6 +82,8 @@ static void report_choice(struct session *s, enum transport t, const char *why)
 	/* The conductor, which made the detour, has already reported it. */
 	if (t == TRANSPORT_SSH)
 		level = LOG_DEBUG;
+	if (t == TRANSPORT_TCP && why[0])
+		atomic_store(&s->tcp_reported, (unsigned)level + 1);
 	log_at(level, "data goes over %s%s%s", name[t],
 	       !why[0]              ? ""
 	       : t == TRANSPORT_TCP ? ", not RDMA: "
@@ -296,6 +303,52 @@ static enum attempt_result try_rdma(struct lane_end *e, const struct msg_offer *
 	return ATTEMPT_FAILED;
 }
 
+/* Knocks at a way or rail. Software adapters of the kernel lose no messages, and get no further
+ * attempts; a mute rail would answer and still let no block through. */
+static bool knock_at(struct session *s, const struct rail *r)
+{
+	const union address *from = r->from.sa.sa_family == AF_UNSPEC ? NULL : &r->from;
+
+	if (r->software || r->mute)
+		return false;
+	if (verbs_knock(s->ends[0].lane, &s->key, from, &r->to, clock_ms() + KNOCK_MS) == 0)
+		return true;
+	log_debug("RDMA still cannot be used: %s", failed()->text);
+	return false;
+}
+
+int route_knock(struct session *s)
+{
+	struct dial_rules rules = make_dial_rules(s);
+	struct rail ways[WAYS_MAX];
+	struct route *r = &s->route;
+	enum connect_stage stage;
+	bool has_rails;
+	unsigned n, at;
+
+	pthread_mutex_lock(&s->lock);
+	stage = r->stage;
+	has_rails = r->transport == TRANSPORT_RDMA;
+	n = has_rails ? r->rail_count : 0;
+	memcpy(ways, r->rails, n * sizeof *ways);
+	pthread_mutex_unlock(&s->lock);
+	/* The offer of this stage does not change any more. */
+	if (!has_rails)
+		n = rails_find(&r->offers[stage], &rules, ways, WAYS_MAX);
+	for (at = 0; at < n && !knock_at(s, &ways[at]); at++)
+		;
+	if (at == n)
+		return -1;
+	if (!has_rails)
+		set_rails(s, ways, n, at);
+	pthread_mutex_lock(&s->lock);
+	if (has_rails)
+		r->rails[at].dead = r->rails[at].mute;
+	r->transport = TRANSPORT_RDMA;
+	pthread_mutex_unlock(&s->lock);
+	return 0;
+}
+
 static enum attempt_result try_tcp(struct lane_end *e, uint64_t deadline)
 {
 	union address to[OFFER_MAX + 1];
@@ -328,6 +381,7 @@ static enum attempt_result find_offered(struct lane_end *e, enum connect_stage s
 	char why[TEXT_MAX], no_offer[HOST_MAX + 64];
 	enum outcome code = OUT_CONNECT;
 	enum attempt_result rc = ATTEMPT_FAILED;
+	bool may_pass = false;
 
 	snprintf(no_offer, sizeof no_offer, "%s did not send its addresses (OFFER) in time",
 		 s->o.peer);
@@ -337,10 +391,12 @@ static enum attempt_result find_offered(struct lane_end *e, enum connect_stage s
 		deadline = clock_ms() + (uint64_t)ms;
 	snprintf(why, sizeof why, "%s", s->terms.no_rdma);
 	if (s->terms.rdma) {
+		fail_clear();
 		rc = try_rdma(e, &s->route.offers[stage],
 			      demanded ? deadline : deadline - (uint64_t)ms / 2, why, sizeof why);
 		if (rc == ATTEMPT_DONE)
 			return choose_transport(s, TRANSPORT_RDMA, "");
+		may_pass = failed()->code == OUT_CONNECT;
 		code = failed()->code == OUT_MEMLOCK ? OUT_MEMLOCK : OUT_TRANSPORT;
 	}
 	if (rc == ATTEMPT_FATAL)
@@ -350,7 +406,11 @@ static enum attempt_result find_offered(struct lane_end *e, enum connect_stage s
 		return ATTEMPT_FAILED;
 	}
 	rc = try_tcp(e, deadline);
-	return rc == ATTEMPT_DONE ? choose_transport(s, TRANSPORT_TCP, why) : rc;
+	if (rc == ATTEMPT_DONE)
+		rc = choose_transport(s, TRANSPORT_TCP, why);
+	if (rc == ATTEMPT_DONE && may_pass)
+		promote_later(e, 0);
+	return rc;
 }
 
 static int send_noroute(struct session *s, uint8_t type, unsigned round, const char *why)

@@ -369,6 +369,7 @@ void session_close(struct session *s)
 
 	if (!s)
 		return;
+	promote_close(s);
 	if (s->control)
 		session_flush(s);
 	control_close(s->control);
@@ -397,6 +398,9 @@ struct lane *session_lane(struct session *s, unsigned i)
 
 int session_send(struct session *s, uint8_t type, const void *body, size_t len)
 {
+	/* All data is stored. */
+	if (type == MSG_END)
+		promote_stop(s);
 	return control_send(s->control, type, body, len);
 }
 
@@ -462,7 +466,7 @@ enum transport session_transport(struct session *s, char *wires, size_t wires_si
 
 	format_wires(s, wires, wires_size);
 	pthread_mutex_lock(&s->lock);
-	snprintf(why, why_size, "%s", s->route.why);
+	snprintf(why, why_size, "%s", t == TRANSPORT_RDMA ? "" : s->route.why);
 	pthread_mutex_unlock(&s->lock);
 	return t;
 }

@@ -106,6 +106,8 @@ static int dispatch_frame(struct session *s, const struct frame *f)
 		return on_hello(s, f);
 	if (!s->agreed)
 		return session_fail_unexpected(s, f);
+	if (f->type == MSG_END)
+		promote_stop(s);
 	switch (f->type) {
 	case MSG_OFFER:
 		return route_on_offer(s, f);

@@ -4,8 +4,8 @@
 
 /*
  * The private parts of a session: its life (session.c), its frames (session_frames.c), what both
- * ends agree on (terms.c), the route between them (offer.c, route.c), and wires for lanes
- * (mend*.c).
+ * ends agree on (terms.c), the route between them (offer.c, route.c), wires for lanes (mend*.c),
+ * and the way back from TCP to RDMA (promote.c).
  *
  * Three kinds of threads meet here: the control thread in on_frame (never waits), the lanes'
  * threads in mend functions (wait in lane_end_wait()), and the thread that opened the session. One
@@ -14,6 +14,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include "base/worker.h"
 #include "session/connect/rail.h"
 #include "session/session.h"
 
@@ -78,6 +79,18 @@ struct route {
 	unsigned rail_count;
 };
 
+/* ---- promotion: promote.c -----------------------------------------------------------------------
+ */
+
+/* Protected by the session's lock, except worker. */
+struct promoter {
+	struct worker worker;
+	bool started, stop;
+	uint64_t due_ms; /* when to knock (clock_ms); 0: not planned */
+	uint64_t paused_until_ms; /* not before this, because the last try failed */
+	unsigned failures;
+};
+
 /* ---- one end of a lane ---------------------------------------------------------------- */
 
 /* The peer's answers to LANE_CHECK since the last look. */
@@ -103,6 +116,9 @@ struct lane_end {
 	uint32_t fenced_epoch;
 	uint64_t stored;
 	enum held_report held; /* HELD_BUSY if one of the answers was */
+	bool on_tcp; /* its wire is TCP, or was before it broke */
+	bool promote; /* its TCP wire was broken so that it returns to RDMA */
+	uint64_t promote_after_ms; /* not before this */
 	/* the route's detours when the lane began to look for its next wire */
 	unsigned detours_before;
 
@@ -143,10 +159,13 @@ struct session {
 	bool error_pending; /* MSG_ERROR is not in the outbox yet */
 	struct failure failure;
 	char failed_host[HOST_MAX];
+	struct promoter promoter;
 	uint64_t pace_ns; /* when the next block may be sent */
 	/* The user was warned why a lane uses no RDMA, and which resource this host lacked. */
 	atomic_bool no_rdma_reported;
 	atomic_bool shortage_reported;
+	/* 1 + the log level at which the user learned that TCP is used and why; 0: not at all */
+	atomic_uint tcp_reported;
 };
 
 /* Latches the session's first failure and wakes all threads. host: the host that the peer named as
@@ -189,6 +208,23 @@ int route_on_choice(struct session *s, const struct frame *f);
 int route_on_noroute(struct session *s, const struct frame *f);
 int route_on_detour(struct session *s, const struct frame *f);
 
+/* Connecting end: finds out whether one of the RDMA rails can be used, or becomes one. 0: the lanes
+ * may use the route's rails. -1 with a failure. */
+int route_knock(struct session *s);
+
+/* Connecting end: the lane uses TCP, and may return to RDMA after ms. In the lane's thread. */
+void promote_later(struct lane_end *e, int ms);
+/* Whether the lane's wire was broken for RDMA. */
+bool promote_ordered(struct lane_end *e);
+/* That lane could not be connected over RDMA. */
+void promote_failed(struct lane_end *e);
+/* The lane has a new wire. Reports once when RDMA is used again, if the user learned of TCP. */
+void promote_note(struct lane_end *e, enum transport before, enum transport now);
+/* No lane is promoted from now on. Any thread. */
+void promote_stop(struct session *s);
+/* Also joins the thread. The lanes' threads must have been joined. */
+void promote_close(struct session *s);
+
 /* Result of an attempt to connect. */
 enum attempt_result { ATTEMPT_DONE, ATTEMPT_FAILED /* failed() has the reason */, ATTEMPT_FATAL };
 /* For lane 0 of the connecting end: finds the route at this stage. ATTEMPT_FAILED: the stage is
@@ -222,6 +258,8 @@ int mend_on_held(struct session *s, const struct frame *f);
 /* A wire broke: decides whether the lane uses no RDMA from now on. -1: it cannot do without RDMA,
  * and there is no hope. */
 int mend_decide_rdma(struct lane_end *e, const char *why);
+/* RDMA wires that break OFTEN_BREAKS times within this time are worse than TCP. */
+int mend_often_ms(const struct session *s);
 /* The lanes' ask function. */
 void session_ask(void *ctx, struct lane *l, uint32_t epoch);
 /* The lanes' mend function; ctx is the lane_end. */

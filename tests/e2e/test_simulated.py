@@ -3,6 +3,7 @@
 ends in time, and the user learns why."""
 
 import os
+import signal
 import time
 
 import pytest
@@ -213,6 +214,70 @@ def test_an_event_other_than_the_expected_leaves_tcp(bench, tmp_path, event, wha
 def test_a_lost_message_of_the_connection_manager(bench, tmp_path, kind):
     r = copy(bench, tmp_path, "lose:%s,n=1" % kind, transport="--transport=auto")
     assert r.code == 0, r.errors()
+
+
+SOFTWARE = SIM in ("rxe", "siw-iwarp")
+slowly = "--bwlimit=10m"
+
+
+def is_promoted(said, lines=1):
+    """Data began over TCP, and went on over RDMA, each with one line."""
+    return said.count("RDMA works now, lanes move from TCP to it: rdma ") == lines and "over rdma " in said
+
+
+@pytest.mark.skipif(IWARP or SOFTWARE, reason="TCP repeats what is lost, and software adapters lose nothing")
+@pytest.mark.may_skip("any", "TCP repeats what is lost, and software adapters lose nothing", on="sim")
+@pytest.mark.parametrize("kind", ["REQ", "REP"])
+def test_a_lost_request_costs_no_rdma(bench, tmp_path, kind):
+    """One at each of the two addresses."""
+    r = copy(bench, tmp_path, "lose:%s,n=1;lose:%s,n=2" % (kind, kind), slowly, transport="--transport=auto")
+    assert r.code == 0 and is_promoted(r.errors()), r.errors()
+    assert r.errors().count("over TCP, not RDMA") == 1, r.errors()
+
+
+@pytest.mark.skipif(IWARP or SOFTWARE, reason="TCP repeats what is lost, and software adapters lose nothing")
+@pytest.mark.may_skip("any", "TCP repeats what is lost, and software adapters lose nothing", on="sim")
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_lost_request_of_a_further_lane_costs_no_rdma(bench, tmp_path, n):
+    r = copy(bench, tmp_path, "lose:REQ,n=%d" % n, slowly, "--lanes=3", transport="--transport=auto")
+    assert r.code == 0 and is_promoted(r.errors()), r.errors()
+
+
+@pytest.mark.skipif(IWARP or SOFTWARE, reason="TCP repeats what is lost, and software adapters lose nothing")
+@pytest.mark.may_skip("any", "TCP repeats what is lost, and software adapters lose nothing", on="sim")
+def test_a_blocked_rdma_delays_no_end(bench, tmp_path):
+    """Data begins over TCP after two seconds or so. No later attempt is reported, and the end waits for none."""
+    begun = time.monotonic()
+    r = copy(bench, tmp_path, "lose:REQ,n=0", slowly, transport="--transport=auto", blocks=120)
+    assert r.code == 0 and "over tcp " in r.errors() and "RDMA works" not in r.errors(), r.errors()
+    assert r.errors().count("over TCP, not RDMA") == 1, r.errors()
+    assert time.monotonic() - begun < 3 + 3 + 3, r.errors()  # for RDMA, for the data, and for a busy machine
+
+
+@pytest.mark.skipif(IWARP or SOFTWARE, reason="TCP repeats what is lost, and software adapters lose nothing")
+@pytest.mark.may_skip("any", "TCP repeats what is lost, and software adapters lose nothing", on="sim")
+@pytest.mark.parametrize("fault", ["lose:REQ,n=0", "lose:REQ,n=1;lose:REQ,n=2;lose:REQ,n=4"])
+def test_an_interrupt_waits_for_no_promotion(bench, tmp_path, fault):
+    """While RDMA is knocked at; while the first lane returns to it, whose request is lost again."""
+    (tmp_path / "in").write_bytes(pattern(200 * BLOCK))
+    run = bench.copy("-v", slowly, "in", "far:%s/out" % tmp_path, env={"SIMVERBS_FAULT": fault}, wait=False,
+                     transport="--transport=auto")
+    run.expect("over TCP, not RDMA")
+    time.sleep(0.7)
+    begun = time.monotonic()
+    run.signal(signal.SIGINT)
+    assert run.wait() == 20, run.errors()
+    assert time.monotonic() - begun < 2.5, run.errors()
+
+
+@pytest.mark.skipif(IWARP or SOFTWARE, reason="TCP repeats what is lost, and software adapters lose nothing")
+@pytest.mark.may_skip("any", "TCP repeats what is lost, and software adapters lose nothing", on="sim")
+def test_a_promotion_that_fails_is_repeated(bench, tmp_path):
+    """The knock is answered, the request of the lane is lost: the lane returns to TCP, and to RDMA 5 s later."""
+    r = copy(bench, tmp_path, "lose:REQ,n=1;lose:REQ,n=2;lose:REQ,n=4", "--bwlimit=5m", "--lanes=1",
+             transport="--transport=auto")
+    assert r.code == 0 and is_promoted(r.errors()), r.errors()
+    assert r.errors().count("over TCP, not RDMA") == 1, r.errors()
 
 
 @pytest.mark.skipif(IWARP, reason="iWARP has no such message")

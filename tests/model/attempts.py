@@ -4,7 +4,9 @@
 The connecting end sends its hello, and the accepting end answers with its own. Then the connecting
 end has a wire. Either end may fail at any moment, before its hello or after it, and a wire may break.
 Then both ends send LANE_DOWN for the epoch, and wait for that of the other end (fence) before the
-next attempt.
+next attempt. The connecting end may also give up a wire that works, to promote the lane. Before that
+it knocks with an epoch that was used. The accepting end refuses that in every state, and nothing
+changes.
 
 explore() visits every reachable state. It reports each state in which no end can proceed although a
 wire of one epoch does not join the two.
@@ -17,7 +19,7 @@ from collections import namedtuple
 End = namedtuple("End", "at epoch down said")
 # call: the epoch of a caller that the accepting end has not answered, or None; answer: (epoch, whether it is a
 # hello); dead: the epochs whose connection is closed
-State = namedtuple("State", "dialler taker call answer dead to_dialler to_taker next faults")
+State = namedtuple("State", "dialler taker call answer dead to_dialler to_taker next faults moves")
 
 REPORTS = "reports a failed attempt"     # by LANE_DOWN
 ANSWERS = "answers LANE_DOWN"            # for an epoch that this end does not know
@@ -91,6 +93,9 @@ def wire_steps(state, who):
                                 who, end.epoch)
         elif state.faults > 0:
             yield "fault", close(state, end.epoch)._replace(faults=state.faults - 1)
+        if who == "dialler" and state.moves > 0:
+            yield "promote", say(close(move(state, who, "fence", end.epoch), end.epoch),
+                                 who, end.epoch)._replace(moves=state.moves - 1)
     if end.at == "fence" and end.down >= end.epoch:
         yield "fenced", move(state, who, "connect", 0)
 
@@ -116,15 +121,15 @@ def joined(state):
     return d.at == t.at == "wire" and d.epoch == t.epoch and d.epoch not in state.dead
 
 
-def explore(faults, variant, most=1_000_000):
+def explore(faults, variant, moves=0, most=1_000_000):
     """Visits every reachable state; returns (states, list of violations)."""
     idle = End("connect", 0, -1, -1)
-    start = State(idle, idle, None, None, frozenset(), (), (), 0, faults)
+    start = State(idle, idle, None, None, frozenset(), (), (), 0, faults, moves)
     seen, todo, wrong = {start}, [start], []
     while todo:
         state = todo.pop()
         moves = list(steps(state, variant))
-        if not [s for name, s in moves if name != "fault"] and not joined(state):
+        if not [s for name, s in moves if name not in ("fault", "promote")] and not joined(state):
             wrong.append("deadlock at %r" % (state,))
         for _, s in moves:
             if s not in seen:

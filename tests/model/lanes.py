@@ -2,9 +2,10 @@
 """A small model of lanes that carry one ordered stream, searched exhaustively.
 
 A state has everything that the protocol's rules depend on: which thread holds which position, what
-is on each wire, what was credited, and how often wires may still break. explore() visits every
-reachable state. It reports those in which no thread can proceed although not everything is stored
-(deadlock), and those in which a position was stored twice.
+is on each wire, what was credited, how often wires may still break, and how often a lane may still
+be promoted (its wire is given up for a better one). explore() visits every reachable state. It
+reports those in which no thread can proceed although not everything is stored (deadlock), and those
+in which a position was stored twice.
 
 The rules are those of docs/design.md, "Lanes". The other variants are plausible and wrong; the
 search must find the defect of each.
@@ -17,7 +18,7 @@ from collections import namedtuple
 # many blocks of this lane are stored; credited: how many credits have arrived; stale: the position that an unfenced
 # sink is still writing; gone: the lane was given up.
 Lane = namedtuple("Lane", "hand sent wire hold stored credited stale gone")
-State = namedtuple("State", "lanes next turn breaks orphans")
+State = namedtuple("State", "lanes next turn breaks orphans moves")
 
 SAME_LANE = "same lane, fenced"              # the rule of the protocol
 OTHER_LANE = "over another lane"             # the blocks of a broken lane go over the remaining lanes
@@ -106,26 +107,39 @@ def fault_steps(state, i, lane, variant):
             sent=unstored, wire=unstored, credited=lane.stored))
 
 
+def promote_steps(state, i, lane, variant):
+    """The source gives up a wire that works; the lane is mended like one that broke."""
+    if lane.wire is None or lane.gone or state.moves == 0:
+        return
+    given_up = lane._replace(wire=None)
+    if variant == UNFENCED:  # the new wire was there before, and carries blocks at once
+        unstored = lane.sent[lane.stored - lane.credited:]
+        given_up = lane._replace(sent=unstored, wire=unstored, credited=lane.stored, hold=None,
+                                 stale=lane.hold if lane.hold is not None else lane.stale)
+    yield "promote", with_lane(state, i, given_up, moves=state.moves - 1)
+
+
 def steps(state, depth, total, variant):
     for i, lane in enumerate(state.lanes):
         yield from source_steps(state, i, lane, depth, total)
         yield from sink_steps(state, i, lane, variant)
         yield from fault_steps(state, i, lane, variant)
+        yield from promote_steps(state, i, lane, variant)
 
 
 def finished(state, total):
     return state.turn == total and all(not l.sent or l.stored > l.credited for l in state.lanes)
 
 
-def explore(lanes, depth, total, breaks, variant=SAME_LANE, most=3_000_000):
+def explore(lanes, depth, total, breaks, variant=SAME_LANE, moves=0, most=3_000_000):
     """Visits every reachable state; returns (states, list of violations)."""
-    start = State((Lane(None, (), (), None, 0, 0, None, False),) * lanes, 0, 0, breaks, ())
+    start = State((Lane(None, (), (), None, 0, 0, None, False),) * lanes, 0, 0, breaks, (), moves)
     seen, todo, wrong = {start}, [start], []
     while todo:
         state = todo.pop()
         try:
             moves = [s for name, s in steps(state, depth, total, variant)]
-            useful = [name for name, s in steps(state, depth, total, variant) if name != "break"]
+            useful = [name for name, s in steps(state, depth, total, variant) if name not in ("break", "promote")]
         except Wrong as e:
             wrong.append(str(e))
             continue

@@ -21,3 +21,10 @@ def test_unreported_failure_of_the_accepting_end_deadlocks():
 
 def test_without_a_fault_no_variant_hangs():
     assert not explore(0, SILENT)[1]
+
+
+@pytest.mark.parametrize("variant", [REPORTS, ANSWERS])
+@pytest.mark.parametrize("faults, moves", [(0, 1), (0, 3), (1, 1), (2, 2)])
+def test_promoted_lanes_join_again(variant, faults, moves):
+    _, wrong = explore(faults, variant, moves)
+    assert not wrong, wrong[0]

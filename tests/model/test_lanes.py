@@ -34,3 +34,16 @@ def test_recovery_without_a_fence_stores_twice(lanes, depth, total):
 def test_credit_on_arrival_loses_blocks(lanes, depth, total):
     _, wrong = explore(lanes, depth, total, 1, CREDIT_EARLY)
     assert any("deadlock" in w or "lost" in w for w in wrong)
+
+
+@pytest.mark.parametrize("lanes,depth,total,breaks,moves", [(1, 1, 3, 0, 2), (1, 2, 4, 1, 2), (2, 1, 3, 1, 1), (2, 2, 4, 0, 2)])
+def test_promotion_stores_everything_once(lanes, depth, total, breaks, moves):
+    states, wrong = explore(lanes, depth, total, breaks, SAME_LANE, moves)
+    assert states > total
+    assert not wrong, wrong[0]
+
+
+@pytest.mark.parametrize("lanes,depth,total", [(1, 1, 3), (2, 2, 4)])
+def test_promotion_without_a_fence_stores_twice(lanes, depth, total):
+    _, wrong = explore(lanes, depth, total, 0, UNFENCED, 1)
+    assert any("twice" in w for w in wrong)

@@ -99,6 +99,7 @@ struct verbs {
 	/* The attempt failed, and another one may succeed soon, or at once with another queue pair.
 	 */
 	bool may_pass, is_stale;
+	bool is_refused; /* the peer's program rejected the request, as far as that is known */
 	/* The attempt before, if its queue pair was stale. It exists until this one has a queue
 	 * pair, which otherwise could get the same number. */
 	struct verbs *stale;
@@ -195,6 +196,8 @@ int verbs_connect_failed(struct verbs *v, int err);
 
 /* Gives v->id, which has a device, its queues and memory, and posts all receives. */
 int verbs_equip(struct verbs *v);
+/* The queues alone. */
+int verbs_equip_queues(struct verbs *v);
 /* Undoes verbs_equip(); may be called in any state. */
 void verbs_unequip(struct verbs *v);
 /* The part of verbs_unequip() that does not wait: afterwards the adapter uses none of our memory.

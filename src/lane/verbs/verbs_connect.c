@@ -304,8 +304,9 @@ static int send_request(struct verbs *v, const struct lane_key *key, uint64_t de
 	return await_answer(v, deadline_ms);
 }
 
-static int connect_wire(struct verbs *v, const struct lane_key *key, const union address *from,
-			const union address *to, uint64_t deadline_ms)
+/* Gets as far as one can without the peer. */
+static int resolve_peer(struct verbs *v, const union address *from, const union address *to,
+			uint64_t deadline_ms)
 {
 	address_text(to, v->peer, sizeof v->peer);
 	if (open_id(v) || resolve_address(v, from, to, deadline_ms) || verbs_examine(v))
@@ -314,7 +315,14 @@ static int connect_wire(struct verbs *v, const struct lane_key *key, const union
 	if (resolve_route(v, deadline_ms))
 		return -1;
 	name_wire(v);
-	if (verbs_equip(v) || send_request(v, key, deadline_ms))
+	return 0;
+}
+
+static int connect_wire(struct verbs *v, const struct lane_key *key, const union address *from,
+			const union address *to, uint64_t deadline_ms)
+{
+	if (resolve_peer(v, from, to, deadline_ms) || verbs_equip(v) ||
+	    send_request(v, key, deadline_ms))
 		return -1;
 	return exchange_hellos(v, key, deadline_ms);
 }
@@ -348,6 +356,23 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 	}
 	v = v ? v : before;
 	rc = v->may_pass ? 1 : -1;
+	verbs_free(v);
+	return rc;
+}
+
+int verbs_knock(struct lane *l, const struct lane_key *key, const union address *from,
+		const union address *to, uint64_t deadline_ms)
+{
+	struct verbs *v;
+	int rc;
+
+	if (verbs_new(l, 0, &v))
+		return -1;
+	rc = resolve_peer(v, from, to, deadline_ms) || verbs_equip_queues(v)
+		     ? -1
+		     : send_request(v, key, deadline_ms);
+	if (v->is_refused)
+		rc = 0;
 	verbs_free(v);
 	return rc;
 }

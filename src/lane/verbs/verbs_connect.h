@@ -27,6 +27,12 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 	       const union address *from, const union address *to, uint64_t deadline_ms,
 	       struct wire **out);
 
+/* Finds out whether a listener can be reached over RDMA, without a wire: by a request for epoch 0
+ * of this lane, which the peer's porter refuses, because the lane has had a wire. May be called by
+ * another thread than the lane's; lane_abort() ends it. Returns 0 if the request was refused. */
+int verbs_knock(struct lane *l, const struct lane_key *key, const union address *from,
+		const union address *to, uint64_t deadline_ms);
+
 /* A listener on one address. Its descriptor polls readable when a caller may be waiting. */
 struct verbs_listener;
 int verbs_listen(const union address *addr, unsigned lo, unsigned hi, unsigned tos, unsigned *port,

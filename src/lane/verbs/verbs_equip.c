@@ -291,15 +291,20 @@ static int make_memory(struct verbs *v)
 	return register_memory(v, v->pool->base, v->pool->bytes, pool, &v->pool_mr);
 }
 
-int verbs_equip(struct verbs *v)
+int verbs_equip_queues(struct verbs *v)
 {
-	/* Before the memory is registered, because registered pages cannot move. */
-	numa_settle(NULL, device_name(v), v->pool->pages.base, v->pool->pages.mapped);
 	if (check_device(v) || make_cq(v) || make_qp(v))
 		return -1;
 	verbs_free(v->stale);
 	v->stale = NULL;
-	if (make_memory(v))
+	return 0;
+}
+
+int verbs_equip(struct verbs *v)
+{
+	/* Before the memory is registered, because registered pages cannot move. */
+	numa_settle(NULL, device_name(v), v->pool->pages.base, v->pool->pages.mapped);
+	if (verbs_equip_queues(v) || make_memory(v))
 		return -1;
 	return post_receives(v);
 }

@@ -124,6 +124,9 @@ int verbs_event_failed(struct verbs *v, const struct cm_event *e)
 	/* IB_CM_REJ_STALE_CONN of ib_cm.h: the other host knows the number of our queue pair from
 	 * an earlier connection. */
 	v->is_stale = e->what == RDMA_CM_EVENT_REJECTED && e->status == REJECT_STALE;
+	v->is_refused = e->what == RDMA_CM_EVENT_REJECTED &&
+			(e->status == REJECT_BY_CONSUMER || e->status == -ECONNRESET ||
+			 e->status == -ECONNREFUSED);
 	switch (e->what) {
 	case RDMA_CM_EVENT_REJECTED:
 		if (e->why.code)

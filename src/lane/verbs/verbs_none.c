@@ -42,6 +42,13 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 	return fail_as(OUT_TRANSPORT, "%s", none);
 }
 
+int verbs_knock(struct lane *l, const struct lane_key *key, const union address *from,
+		const union address *to, uint64_t deadline_ms)
+{
+	(void)l, (void)key, (void)from, (void)to, (void)deadline_ms;
+	return fail_as(OUT_TRANSPORT, "%s", none);
+}
+
 int verbs_listen(const union address *addr, unsigned lo, unsigned hi, unsigned tos, unsigned *port,
 		 struct verbs_listener **out)
 {

@@ -25,6 +25,7 @@ struct rail {
 	unsigned far; /* number of the other end's port, as the offer says */
 	unsigned rate; /* of the slower end, in Mbit/s; 0: unknown */
 	char device[64]; /* at this end; or "" */
+	bool software; /* this end's adapter is known to be software */
 	bool dead;
 	bool mute; /* it connects, but no block gets through: it stays dead */
 };

@@ -23,6 +23,7 @@ static void complete_rail(struct rail *r, const union address *from, struct port
 	r->near = at;
 	if (at < 0)
 		return;
+	r->software = ports->ports[at].software;
 	r->rate = min_known_rate(r->rate, ports->ports[at].rate_mbits);
 	snprintf(r->device, sizeof r->device, "%s", ports->ports[at].device);
 }

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/*
+ * Promotion: lanes that had to take TCP return to RDMA.
+ *
+ * An attempt over RDMA gets little time, so that data soon begins over TCP where RDMA is blocked.
+ * But one lost message of InfiniBand's connection manager alone costs 4.3 s (cma.c:
+ * CMA_CM_RESPONSE_TIMEOUT), and a busy subnet manager or a switch that restarts costs more. So a
+ * thread of the connecting end goes on trying while the lanes use TCP. It knocks (verbs_knock()),
+ * which costs the lanes nothing. Once that was answered, it breaks the lanes' TCP wires, one after
+ * the other. The thread of each lane then mends as after any other break: it fences the wire, and
+ * connects over RDMA, or over TCP again if that fails. So no block is lost, and the other end needs
+ * to know nothing of promotion.
+ */
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "session/session_impl.h"
+
+enum {
+	/* Pauses after knocks without answer and promotions that failed: doubled up to this. */
+	PAUSE_FIRST_MS = 5000,
+	PAUSE_MOST_MS = 300000,
+	/* How long to wait for one lane before the next one is broken. A lane's thread may be busy
+	 * with a file or pipe; its wire is mended when it comes back. */
+	LANE_MS = 3000,
+};
+
+static const char promote_why[] = "RDMA works now";
+
+/* True if the lane is to be promoted now. Call with the lock held. */
+static bool is_candidate(const struct lane_end *e)
+{
+	return e->on_tcp && !e->promote && e->promote_after_ms <= clock_ms();
+}
+
+static bool has_candidate(struct session *s)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&s->lock);
+	for (unsigned i = 0; i < s->lanes; i++)
+		found |= is_candidate(&s->ends[i]);
+	pthread_mutex_unlock(&s->lock);
+	return found;
+}
+
+/* Waits until it is time to knock. Returns false when promotion is over. */
+static bool await_due(struct session *s)
+{
+	struct promoter *p = &s->promoter;
+	bool goes_on;
+
+	pthread_mutex_lock(&s->lock);
+	while (!p->stop && !s->failed && (!p->due_ms || clock_left(p->due_ms) > 0)) {
+		struct timespec until =
+			clock_after(p->due_ms ? (uint64_t)clock_left(p->due_ms) : PAUSE_MOST_MS);
+
+		pthread_cond_timedwait(&s->changed, &s->lock, &until);
+	}
+	p->due_ms = 0;
+	goes_on = !p->stop && !s->failed;
+	pthread_mutex_unlock(&s->lock);
+	return goes_on;
+}
+
+static void set_due(struct promoter *p, uint64_t at_ms)
+{
+	if (at_ms < p->paused_until_ms)
+		at_ms = p->paused_until_ms;
+	if (!p->due_ms || at_ms < p->due_ms)
+		p->due_ms = at_ms;
+}
+
+static void pause_after_failure(struct session *s)
+{
+	struct promoter *p = &s->promoter;
+	uint64_t ms = PAUSE_FIRST_MS;
+
+	pthread_mutex_lock(&s->lock);
+	for (unsigned i = 0; i < p->failures && ms < PAUSE_MOST_MS; i++)
+		ms *= 2;
+	p->failures++;
+	p->paused_until_ms = clock_ms() + (ms < PAUSE_MOST_MS ? ms : PAUSE_MOST_MS);
+	p->due_ms = p->paused_until_ms;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Breaks the lane's TCP wire, if the lane is to be promoted. Returns true if it did. */
+static bool break_lane(struct lane_end *e)
+{
+	struct session *s = e->s;
+	bool ordered;
+
+	pthread_mutex_lock(&s->lock);
+	ordered = is_candidate(e) && !s->promoter.stop;
+	e->promote = ordered;
+	pthread_mutex_unlock(&s->lock);
+	if (ordered)
+		lane_break(e->lane, lane_epoch(e->lane), promote_why);
+	return ordered;
+}
+
+/* Waits for the lane's thread. Returns false if the lane could not be promoted. */
+static bool await_promotion(struct lane_end *e)
+{
+	struct session *s = e->s;
+	uint64_t deadline = clock_ms() + LANE_MS;
+	bool failed_now;
+
+	pthread_mutex_lock(&s->lock);
+	while (e->promote && !s->promoter.stop && !s->failed && clock_left(deadline) > 0) {
+		struct timespec until = clock_after((uint64_t)clock_left(deadline));
+
+		pthread_cond_timedwait(&s->changed, &s->lock, &until);
+	}
+	failed_now = !e->promote && e->on_tcp;
+	pthread_mutex_unlock(&s->lock);
+	return !failed_now;
+}
+
+/* Promotes one lane after the other. Returns false if one returned to TCP. */
+static bool promote_lanes(struct session *s)
+{
+	for (unsigned i = 0; i < s->terms.lanes; i++) {
+		struct lane_end *e = &s->ends[i];
+
+		if (break_lane(e) && !await_promotion(e))
+			return false;
+	}
+	return true;
+}
+
+/* Some lanes may return to RDMA only later. */
+static void plan_next(struct session *s)
+{
+	pthread_mutex_lock(&s->lock);
+	for (unsigned i = 0; i < s->lanes; i++)
+		if (s->ends[i].on_tcp && !s->ends[i].promote)
+			set_due(&s->promoter, s->ends[i].promote_after_ms);
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void *promote_run(void *arg)
+{
+	struct session *s = arg;
+
+	while (await_due(s)) {
+		if (has_candidate(s) && (route_knock(s) < 0 || !promote_lanes(s)))
+			pause_after_failure(s);
+		else
+			plan_next(s);
+	}
+	return NULL;
+}
+
+void promote_later(struct lane_end *e, int ms)
+{
+	struct session *s = e->s;
+	bool start;
+
+	if (!s->terms.rdma || s->terms.want != TRANSPORT_AUTO || route_stage(s) == STAGE_DETOUR ||
+	    !route_dials(s, route_stage(s)))
+		return;
+	pthread_mutex_lock(&s->lock);
+	e->promote_after_ms = clock_ms() + (uint64_t)ms;
+	set_due(&s->promoter, e->promote_after_ms);
+	start = !s->promoter.started;
+	s->promoter.started = true;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+	if (start && worker_start(&s->promoter.worker, "promote", promote_run, s) < 0) {
+		log_debug("lanes stay with TCP: %s", failed()->text);
+		fail_clear();
+	}
+}
+
+bool promote_ordered(struct lane_end *e)
+{
+	bool ordered;
+
+	pthread_mutex_lock(&e->s->lock);
+	ordered = e->promote;
+	pthread_mutex_unlock(&e->s->lock);
+	return ordered;
+}
+
+void promote_failed(struct lane_end *e)
+{
+	pthread_mutex_lock(&e->s->lock);
+	e->promote = false;
+	pthread_cond_broadcast(&e->s->changed);
+	pthread_mutex_unlock(&e->s->lock);
+}
+
+void promote_note(struct lane_end *e, enum transport before, enum transport now)
+{
+	struct session *s = e->s;
+	unsigned level = 0;
+	char name[96];
+
+	pthread_mutex_lock(&s->lock);
+	e->on_tcp = now == TRANSPORT_TCP;
+	e->promote = e->promote && e->on_tcp;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+	if (before == TRANSPORT_TCP && now == TRANSPORT_RDMA)
+		level = atomic_exchange(&s->tcp_reported, 0);
+	if (level == 0)
+		return;
+	lane_name(e->lane, name, sizeof name);
+	log_at((enum log_level)(level - 1), "RDMA works now, lanes move from TCP to it: %s", name);
+}
+
+void promote_stop(struct session *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->promoter.stop = true;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void promote_close(struct session *s)
+{
+	promote_stop(s);
+	/* A knock may be waiting for its answer. */
+	if (s->promoter.worker.running)
+		lane_abort(s->ends[0].lane);
+	worker_join(&s->promoter.worker);
+}
