@@ -377,6 +377,11 @@ unsigned lane_tos(const struct lane *l)
 	return l->setup.tos;
 }
 
+uint32_t lane_host_rtt_us(const struct lane *l)
+{
+	return l->setup.rtt_us;
+}
+
 struct pool *lane_pool(struct lane *l)
 {
 	return &l->pool;

@@ -107,6 +107,7 @@ struct lane_setup {
 	int timeout_ms;
 	enum rdma_op rdma_op; /* AUTO means SEND; ignored over TCP */
 	unsigned tos; /* of its wires (base/tos.h); 0: the host's default */
+	uint32_t rtt_us; /* round-trip time to the peer's host; 0: unknown */
 	/* Neither compute nor check hashes. For benchmarks only; both ends must agree. */
 	bool unchecked;
 	lane_mend_fn mend;
@@ -183,6 +184,7 @@ uint32_t lane_block_size(const struct lane *l);
 int lane_timeout_ms(const struct lane *l);
 enum rdma_op lane_rdma_op(const struct lane *l); /* never AUTO */
 unsigned lane_tos(const struct lane *l);
+uint32_t lane_host_rtt_us(const struct lane *l);
 /* Sink: blocks put.  Source: blocks known to be stored. */
 uint64_t lane_stored(const struct lane *l);
 void lane_stats(const struct lane *l, struct lane_stats *out);

@@ -237,6 +237,7 @@ static int lane_end_open(struct session *s, unsigned i)
 		.unchecked = s->o.unchecked,
 		.rdma_op = s->terms.rdma_op,
 		.tos = s->o.tos,
+		.rtt_us = s->rtt_us,
 		.mend = session_mend,
 		.ask = session_ask,
 		.mend_ctx = e,
@@ -343,6 +344,7 @@ int session_open(struct channel *ch, const void *already_read, size_t len,
 		fail_as(OUT_MEMORY, "open a session: %m");
 		return refuse_session(ch, o);
 	}
+	s->rtt_us = channel_rtt_us(ch);
 	if (!channel_addresses(ch, &s->local, &peer))
 		s->local.sa.sa_family = AF_UNSPEC;
 	handler.ctx = s;

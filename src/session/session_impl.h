@@ -145,6 +145,7 @@ struct session {
 	struct msg_hello mine, peer;
 	struct terms terms;
 	struct lane_key key;
+	uint32_t rtt_us; /* of the control channel at the beginning; 0: unknown */
 	union address local; /* address of the control connection at this end; family 0: none */
 	struct porter *porter; /* o.porter, or own_porter */
 	struct porter *own_porter;

@@ -20,6 +20,7 @@ enum {
 	ACK_UNIT_NS = 4096,
 	ACK_TIMEOUT_ROCE = 14,
 	ACK_TIMEOUT_IB = 18,
+	ACK_TIMEOUT_MOST = 20,
 };
 
 int verbs_examine(struct verbs *v)
@@ -59,13 +60,15 @@ uint8_t verbs_rnr_retry_count(const struct verbs *v)
  * A receiver asks for packets that are missing before the last one that came. So only the loss of
  * the last packets, or of their acknowledgements, costs this time. The connection manager takes
  * 2.1 s for RoCE (cma.c of Linux 6.1: packet lifetime 18, and 1 more; 0.5 s in later ones), where
- * congested switches drop packets. RoCE has perftest's value (DEF_QP_TIME 14), which is above the
- * round-trip times of a continent. A lane that breaks because of it is mended. An adapter with a
- * larger minimum uses that (ConnectX-2: about 500 ms, RAMCloud's wiki).
+ * congested switches drop packets. RoCE has perftest's value (DEF_QP_TIME 14). A lane that breaks
+ * because of it is mended. An adapter with a larger minimum uses that (ConnectX-2: about 500 ms,
+ * RAMCloud's wiki).
  *
  * InfiniBand holds packets up instead of dropping them. UCX takes 1 s, which was too little for
  * JUWELS Booster (picongpu #4288), and NCCL 4.3 s (IB_TIMEOUT 20). There the value is the largest
  * with which all tries fit into half of the lane's timeout, and at most UCX's.
+ *
+ * Both are at least four round-trip times, or the adapter would repeat what is in flight.
  *
  * rxe's acknowledgements are made by a processor of the peer, which may be busy, and iWARP has
  * TCP's retransmissions.
@@ -73,14 +76,15 @@ uint8_t verbs_rnr_retry_count(const struct verbs *v)
 static uint8_t choose_ack_timeout(const struct verbs *v)
 {
 	uint64_t half_ns = (uint64_t)lane_timeout_ms(v->lane) * 1000000 / 2;
-	uint8_t n = ACK_TIMEOUT_IB;
+	uint64_t least_ns = (uint64_t)lane_host_rtt_us(v->lane) * 1000 * 4;
+	uint8_t n = v->adapter.kind == ADAPTER_ROCE ? ACK_TIMEOUT_ROCE : ACK_TIMEOUT_IB;
 
 	if (v->adapter.kind == ADAPTER_IWARP || v->adapter.rxe)
 		return 0;
-	if (v->adapter.kind == ADAPTER_ROCE)
-		return ACK_TIMEOUT_ROCE;
 	while (n > ACK_TIMEOUT_ROCE && ((RETRIES + 1ULL) * ACK_UNIT_NS << n) > half_ns)
 		n--;
+	while (n < ACK_TIMEOUT_MOST && (uint64_t)ACK_UNIT_NS << n < least_ns)
+		n++;
 	return n;
 }
 

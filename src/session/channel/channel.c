@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -88,6 +89,14 @@ static bool get_address(int fd, int (*get)(int, struct sockaddr *, socklen_t *),
 bool channel_addresses(const struct channel *c, union address *local, union address *peer)
 {
 	return get_address(c->in, getsockname, local) && get_address(c->in, getpeername, peer);
+}
+
+uint32_t channel_rtt_us(const struct channel *c)
+{
+	struct tcp_info info = {0};
+	socklen_t len = sizeof info;
+
+	return getsockopt(c->out, IPPROTO_TCP, TCP_INFO, &info, &len) ? 0 : info.tcpi_rtt;
 }
 
 size_t channel_unsent(const struct channel *c)

@@ -53,12 +53,13 @@ static void *dial_thread(void *arg)
 	return NULL;
 }
 
-static struct lane *open_lane(enum lane_side side, int timeout_ms)
+static struct lane *open_lane(enum lane_side side, int timeout_ms, uint32_t rtt_us)
 {
 	struct lane_setup how = {.side = side,
 				 .depth = 4,
 				 .block_size = LANE_BLOCK_MIN,
 				 .timeout_ms = timeout_ms,
+				 .rtt_us = rtt_us,
 				 .rdma_op = door_op,
 				 .mend = door_never};
 	struct lane *l;
@@ -79,12 +80,12 @@ static struct ibv_qp_attr attributes_of(const struct wire *w)
 	return attr;
 }
 
-/* Connects a wire whose ends have this timeout, and reads both queue pairs. */
-static void read_both(int timeout_ms, struct ibv_qp_attr both[2])
+/* Connects a wire whose ends have this timeout and round-trip time, and reads both queue pairs. */
+static void read_both(int timeout_ms, uint32_t rtt_us, struct ibv_qp_attr both[2])
 {
 	struct door door;
-	struct taking there = {.door = &door, .lane = open_lane(LANE_SINK, timeout_ms)},
-		      here = {.door = &door, .lane = open_lane(LANE_SOURCE, timeout_ms)};
+	struct taking there = {.door = &door, .lane = open_lane(LANE_SINK, timeout_ms, rtt_us)},
+		      here = {.door = &door, .lane = open_lane(LANE_SOURCE, timeout_ms, rtt_us)};
 
 	assert_int_equal(door_open(&door, NULL), 0);
 	assert_int_equal(pthread_create(&there.thread, NULL, take_thread, &there), 0);
@@ -115,7 +116,7 @@ static void test_a_dead_path_is_noticed_within_half_of_the_timeout(void **state)
 	if (door_iwarp || door_software)
 		skip();
 	for (int timeout_ms = 2000; timeout_ms <= 60000; timeout_ms *= 2) {
-		read_both(timeout_ms, both);
+		read_both(timeout_ms, 0, both);
 		for (int i = 0; i < 2; i++) {
 			assert_int_equal(both[i].retry_cnt, 7);
 			assert_true(tries_ms(&both[i]) <= (uint64_t)timeout_ms / 2);
@@ -132,9 +133,21 @@ static void test_a_lost_last_packet_costs_milliseconds_on_roce(void **state)
 	(void)state;
 	if (door_iwarp || door_software || strstr(door_adapter, "-ib"))
 		skip();
-	read_both(60000, both);
+	read_both(60000, 10000, both);
 	for (int i = 0; i < 2; i++)
 		assert_in_range((uint64_t)4096 << both[i].timeout, 10000000, 100000000);
+}
+
+static void test_a_long_way_is_not_taken_for_a_loss(void **state)
+{
+	struct ibv_qp_attr both[2];
+
+	(void)state;
+	if (door_iwarp || door_software)
+		skip();
+	read_both(2000, 100000, both);
+	for (int i = 0; i < 2; i++)
+		assert_true((uint64_t)4096 << both[i].timeout >= 4 * 100000000ULL);
 }
 
 /* ---- losses ----------------------------------------------------------------------------- */
@@ -195,6 +208,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_a_dead_path_is_noticed_within_half_of_the_timeout),
 		cmocka_unit_test(test_a_lost_last_packet_costs_milliseconds_on_roce),
+		cmocka_unit_test(test_a_long_way_is_not_taken_for_a_loss),
 		cmocka_unit_test(test_losses_do_not_stop_a_lane_for_seconds),
 	};
 

@@ -629,6 +629,7 @@ static void addresses_and_unsent_bytes_are_known(void **state)
 	while (channel_unsent(a) > 0 && clock_ms() < deadline)
 		usleep(1000);
 	assert_int_equal(channel_unsent(a), 0);
+	assert_true(channel_rtt_us(a) > 0);
 	channel_free(a);
 	channel_free(b);
 }
@@ -655,6 +656,7 @@ static void channel_works_over_two_pipes(void **state)
 	assert_int_equal(channel_secret(a, secret), -1);
 	assert_false(channel_addresses(a, &address, &address));
 	assert_int_equal(channel_unsent(a), 0);
+	assert_int_equal(channel_rtt_us(a), 0);
 	assert_int_equal(channel_polls(a, false, p), 1);
 	assert_int_equal(p[0].fd, back[0]);
 	assert_int_equal(channel_polls(a, true, p), 2);
