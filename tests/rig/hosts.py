@@ -5,7 +5,7 @@ SLUICE_TRANSPORT selects what the two hosts are: with tcp, this machine on loopb
 addresses of this machine (soft-RoCE works in one network namespace only); with siw, two network
 namespaces; with sim, this machine on loopback, with the simulated adapter SLUICE_SIM
 (tests/simverbs/personalities); with device, two addresses of this machine, SLUICE_TEST_NEAR and
-SLUICE_TEST_FAR.
+SLUICE_TEST_FAR, of an iWARP adapter if SLUICE_TEST_IWARP is set.
 """
 
 import atexit
@@ -30,8 +30,8 @@ TRANSPORT = os.environ.get("SLUICE_TRANSPORT", "tcp")
 SIM = os.environ.get("SLUICE_SIM", "connectx-roce") if TRANSPORT == "sim" else ""
 RDMA = TRANSPORT != "tcp"
 # An iWARP adapter has neither immediates nor acknowledgements.
-IWARP = TRANSPORT == "siw" or "iwarp" in SIM
-HAS_ADAPTER = bool(SIM) or os.path.isdir("/sys/class/infiniband") and bool(os.listdir("/sys/class/infiniband"))
+IWARP = TRANSPORT == "siw" or "iwarp" in SIM or TRANSPORT == "device" and bool(os.environ.get("SLUICE_TEST_IWARP"))
+HAS_ADAPTER = bool(SIM) or TRANSPORT == "device" or os.path.isdir("/sys/class/infiniband") and bool(os.listdir("/sys/class/infiniband"))
 USER = os.geteuid() != 0
 LAB = bool(os.environ.get("SLUICE_LAB"))
 # scrypt stretches a typed key, which takes a tenth of a second, and seconds on an emulated CPU. A generated key

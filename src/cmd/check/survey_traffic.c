@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "cmd/check/survey.h"
 #include "host/dcb.h"
 
@@ -34,7 +35,7 @@ static void look_at_tos(const struct survey *s, const struct adapter *a, const c
 	char class[ADAPTER_TEXT], driver[ADAPTER_TEXT + 64] = "", remedy[TEXT_MAX] = "";
 
 	if (adapter_traffic_class(s->sys, a, class))
-		snprintf(driver, sizeof driver, "; its driver overrides that: %s", class);
+		snprintf(driver, sizeof driver, "; its driver has a value of its own: %s", class);
 	if (tos >= 0) {
 		survey_found(s, FINDING_OK, "tos", name, NULL,
 			     "connections without --tos get %d (DSCP %d)%s", tos, tos >> 2, driver);
@@ -171,11 +172,10 @@ void survey_ordering(const struct survey *s, const struct adapter *a)
 		break;
 	case PCIE_ORDER_UNKNOWN:
 		if (!a->software)
-			survey_found(
-				s, FINDING_INFO, "ordering", name, NULL,
-				"unknown: only root may read whether %s may relax the order of "
-				"PCIe writes",
-				a->pci);
+			survey_found(s, FINDING_INFO, "ordering", name, NULL,
+				     "unknown: whether %s may relax the order of PCIe writes "
+				     "cannot be read%s",
+				     a->pci, geteuid() ? "; root can" : "");
 		break;
 	}
 }

@@ -60,7 +60,8 @@ bool hosts_find(void)
 	door_adapter = transport && strcmp(transport, "sim") == 0 && sim ? sim
 		       : transport                                       ? transport
 									 : "";
-	door_iwarp = strcmp(door_adapter, "siw") == 0 || strstr(door_adapter, "iwarp");
+	door_iwarp = strcmp(door_adapter, "siw") == 0 || strstr(door_adapter, "iwarp") ||
+		     (strcmp(door_adapter, "device") == 0 && getenv("SLUICE_TEST_IWARP"));
 	door_software =
 		strncmp(door_adapter, "rxe", 3) == 0 || strncmp(door_adapter, "siw", 3) == 0;
 	if (getenv("SLUICE_LAB"))
