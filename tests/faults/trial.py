@@ -355,7 +355,7 @@ class Judge:
         """The files that are not stored yet. Backups don't count, because deletions make them too."""
         want, got = self.ref.want, self.run.after
         return [p for p, v in want.items() if p.startswith("t/") and v["kind"] == "file" and
-                not temporary(p) and not (self.s.backs_up and p.endswith("~")) and
+                not temporary(p) and not (self.s.backs_up and (p.endswith("~") or p.startswith("t/aside/"))) and
                 (p not in got or got[p]["content"] != v["content"])]
 
     def check_sources(self):
