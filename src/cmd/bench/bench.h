@@ -4,7 +4,7 @@
 
 /*
  * The private parts of rdbench: bench.c measures one point, bench_sweep.c chooses the points,
- * bench_print.c prints them, bench_link.c finds the limit of the link, bench_plot.c draws.
+ * bench_print.c prints them, nic_limit.c finds the limit of the link, bench_plot.c draws.
  *
  * A point is an ordinary session of two ends, or one end alone with its disk.
  */
@@ -101,7 +101,7 @@ static inline double point_latency(const struct point *p)
 /* Measures everything. Returns 0, or -1 with b->failure. */
 int bench_run(struct bench *b);
 
-/* ---- bench_link.c -------------------------------------------------------------------- */
+/* ---- nic_limit.c --------------------------------------------------------------------- */
 
 /* The limit of the adapters or the network device of a wire with this name. root replaces /sys for
  * adapters; NULL: /sys. */
