@@ -12,8 +12,8 @@
  * sink's thread is busy with a block, the wire is not at fault.
  *
  * The peer's adapter acknowledges what arrives also while the sink is busy, because a receive is
- * posted for all that the source may send (lane/verbs/verbs.h). So sends that wait, none of which
- * completes for the timeout, mean a dead path, whatever the sink answers.
+ * posted for all that the source may send (lane/verbs/verbs_impl.h). So sends that wait, none of
+ * which completes for the timeout, mean a dead path, whatever the sink answers.
  *
  * A source gives up early on a wire that has never brought a credit: large packets may get lost
  * where the small packets of the handshake came through. This requires an answer from the sink;

@@ -12,7 +12,7 @@
 #include "scheduler.h"
 #include "stage.h"
 
-enum { CREDITS_SPARE = 1, SENDS_SPARE = 2 }; /* as in lane/verbs/verbs.h */
+enum { CREDITS_SPARE = 1, SENDS_SPARE = 2 }; /* as in lane/verbs/verbs_impl.h */
 
 enum work { WORK_SEND_BLOCK, WORK_SEND_CREDIT, WORK_RECV_BLOCK, WORK_RECV_CREDIT };
 

@@ -15,7 +15,7 @@
 #include "lane/cell_hash.h"
 #include "lane/head.h"
 #include "lane/lane.h"
-#include "lane/tcp/tcp.h"
+#include "lane/tcp/tcp_impl.h"
 
 enum target {
 	T_HEAD,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "lane/tcp/tcp.h"
+#include "lane/tcp/tcp_impl.h"
 
 #include <errno.h>
 #include <linux/tcp.h>

@@ -13,7 +13,7 @@
 #include "base/tos.h"
 #include "lane/fault.h"
 #include "lane/hello.h"
-#include "lane/tcp/tcp.h"
+#include "lane/tcp/tcp_impl.h"
 
 enum { DIAL_MAX = 64 };
 

@@ -2,7 +2,7 @@
 
 /* Moves blocks over RDMA verbs: a wire after it is connected. */
 
-#include "lane/verbs/verbs.h"
+#include "lane/verbs/verbs_impl.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -178,7 +178,7 @@ static int accept_credit(struct verbs *v, uint32_t slot, uint32_t len)
 			"blocks of epoch %u",
 			v->wire.name, (unsigned long long)c.stored, c.epoch,
 			(unsigned long long)v->stored, (unsigned long long)v->next, v->epoch);
-	/* Post the receive again before using the credit: see verbs.h. */
+	/* Post the receive again before using the credit: see verbs_impl.h. */
 	if (verbs_post_credit(v, slot))
 		return -1;
 	v->stored = c.stored;
@@ -502,7 +502,7 @@ static int verbs_grant(struct wire *w, uint64_t stored)
 			      .length = CREDIT_SIZE,
 			      .lkey = v->ring_mr->lkey};
 
-	/* Strictly increasing: see verbs.h. */
+	/* Strictly increasing: see verbs_impl.h. */
 	if (stored <= v->granted)
 		return 0;
 	if (v->why.code || atomic_load(&v->broken))

@@ -16,8 +16,8 @@
 #include "lane/fault.h"
 #include "lane/hello.h"
 #include "lane/memlock.h"
-#include "lane/verbs/verbs.h"
 #include "lane/verbs/verbs_connect.h"
+#include "lane/verbs/verbs_impl.h"
 
 /* A field of struct sigevent (timer_create(2)). Before 2.41, glibc has only the kernel's name. */
 #ifndef sigev_notify_thread_id

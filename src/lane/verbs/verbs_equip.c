@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include "host/numa.h"
 #include "lane/memlock.h"
-#include "lane/verbs/verbs.h"
+#include "lane/verbs/verbs_impl.h"
 
 /*
  * PCIe writes of the adapter, and its reads, need not keep their order in memory with this flag:

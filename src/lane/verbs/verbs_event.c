@@ -6,7 +6,7 @@
 #include <poll.h>
 #include "base/clock.h"
 #include "lane/memlock.h"
-#include "lane/verbs/verbs.h"
+#include "lane/verbs/verbs_impl.h"
 
 /* Call it before rdma_ack_cm_event(), which frees the private data. */
 static void take_refusal(const struct rdma_cm_event *e, struct lane_refusal *to)

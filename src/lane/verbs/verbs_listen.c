@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/io.h"
-#include "lane/verbs/verbs.h"
+#include "lane/verbs/verbs_impl.h"
 
 enum {
 	PORT_TRIES = 32, /* if any port may be used: TCP may have the chosen one */

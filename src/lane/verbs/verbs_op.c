@@ -3,7 +3,7 @@
 /* The data operation that moves a block from the source's memory to the sink's (enum rdma_op). */
 
 #include <arpa/inet.h>
-#include "lane/verbs/verbs.h"
+#include "lane/verbs/verbs_impl.h"
 
 const char *verbs_op_text(enum rdma_op op)
 {

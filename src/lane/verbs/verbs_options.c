@@ -5,7 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include "base/log.h"
-#include "lane/verbs/verbs.h"
+#include "lane/verbs/verbs_impl.h"
 
 enum {
 	/* ib_device_attr.vendor_id, drivers/infiniband/sw of Linux: rxe/rxe_param.h, siw/siw.h */

@@ -19,7 +19,7 @@
 #include "base/io.h"
 #include "lane/head.h"
 #include "lane/lane.h"
-#include "lane/tcp/tcp.h"
+#include "lane/tcp/tcp_impl.h"
 
 enum { SIZE = 4096, DEPTH = 4, SOON_MS = 2000 };
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include "base/io.h"
-#include "lane/tcp/tcp.h"
+#include "lane/tcp/tcp_impl.h"
 
 /* Hands one half of a socket pair to the other end of the lane. */
 struct waiting {

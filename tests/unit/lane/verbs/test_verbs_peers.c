@@ -22,7 +22,7 @@
 #undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include "base/clock.h"
 #include "base/io.h"
-#include "lane/verbs/verbs.h"
+#include "lane/verbs/verbs_impl.h"
 #include "verbs_door.h"
 
 enum { NOBODY = 65534, LIMIT_MS = 60000, SKIPPED = 77 };

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 #undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include "base/clock.h"
-#include "lane/verbs/verbs.h"
+#include "lane/verbs/verbs_impl.h"
 #include "lane_pair.h"
 #include "verbs_door.h"
 

@@ -18,7 +18,7 @@
 #undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include "base/clock.h"
 #include "lane/seal.h"
-#include "lane/verbs/verbs.h"
+#include "lane/verbs/verbs_impl.h"
 #include "verbs_door.h"
 
 enum { LIMIT_MS = 30000, SKIPPED = 77, DEPTH = 4, SIZE = 16384, LEN = 1000 };

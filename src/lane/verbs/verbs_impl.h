@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LANE_VERBS_VERBS_H
-#define LANE_VERBS_VERBS_H
+#ifndef LANE_VERBS_VERBS_IMPL_H
+#define LANE_VERBS_VERBS_IMPL_H
 
 /*
  * A wire over RDMA verbs. Shared by verbs.c (moves blocks), verbs_op.c (the operation that moves

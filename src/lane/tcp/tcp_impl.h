@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef LANE_TCP_TCP_H
-#define LANE_TCP_TCP_H
+#ifndef LANE_TCP_TCP_IMPL_H
+#define LANE_TCP_TCP_IMPL_H
 
 /*
  * Shared by tcp.c (moves blocks over a stream socket) and tcp_connect.c (connects it).
