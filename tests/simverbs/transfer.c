@@ -106,7 +106,9 @@ static struct outcome write_remote(struct queue_pair *q, struct cursor *c)
 	struct remote *r = q->remote;
 	uint8_t *to;
 
-	/* A write of no bytes needs neither a key nor a permission (InfiniBand C9-88). */
+	/* A write of no bytes needs neither a key nor a permission (InfiniBand C9-88). The drivers
+	 * of E810 and T6 post it without a segment (irdma_uk_rdma_write(), cxgb4's
+	 * build_rdma_write()); that such peers take it is assumed. */
 	if (!e->bytes)
 		return (struct outcome){.what = DELIVERED};
 	if (!region_allows(r->table, r->queue->pd, e->rkey, e->remote_addr, e->bytes,
