@@ -101,7 +101,7 @@ static int take_rdma(struct end *e, struct lane *l, uint32_t epoch, struct wire 
 	while (!c)
 		if (wait_for(verbs_listener_fd(e->verbs)) || verbs_next_caller(e->verbs, &c))
 			return -1;
-	return verbs_take(l, epoch, &key, c, clock_ms() + CONNECT_MS, out);
+	return verbs_take(l, epoch, &key, c, NULL, clock_ms() + CONNECT_MS, out);
 }
 
 static int dial_connect(struct end *e, struct lane *l, uint32_t epoch, struct wire **out)

@@ -316,7 +316,7 @@ static int attach_verbs(void *ctx, struct lane *l, uint32_t epoch, const char *w
 		if (verbs_next_caller(listener, &c))
 			return -1;
 	}
-	return verbs_take(l, epoch, &key, c, deadline, &w) ? -1 : lane_attach(l, w, 0);
+	return verbs_take(l, epoch, &key, c, NULL, deadline, &w) ? -1 : lane_attach(l, w, 0);
 }
 
 static void send_block(void)

@@ -10,7 +10,8 @@
  * and an accepting end sends nothing to a stranger. When a call returns 0, the wire provably ends
  * at the peer that has the session's secret, and is for this lane and epoch.
  *
- * The deadline (clock_ms) bounds every wait, and lane_abort() ends it.
+ * The deadline (clock_ms) bounds every wait, and lane_abort() ends it. The time in which memory is
+ * registered does not count: gigabytes take seconds, at both ends. lane_stopped_ms() has its sum.
  */
 
 #include "base/address.h"

@@ -135,6 +135,16 @@ void lane_break(struct lane *l, uint32_t epoch, const char *why)
 	pthread_mutex_unlock(&l->lock);
 }
 
+void lane_stop_clock(struct lane *l, uint64_t ms)
+{
+	l->stopped_ms += ms;
+}
+
+uint64_t lane_stopped_ms(const struct lane *l)
+{
+	return l->stopped_ms;
+}
+
 uint32_t lane_epoch(struct lane *l)
 {
 	uint32_t epoch;

@@ -223,6 +223,11 @@ int lane_attach(struct lane *l, struct wire *w, uint64_t stored);
  */
 void lane_skip_to(struct lane *l, uint32_t epoch);
 
+/* Time in which the lane's thread registered memory, and which is not to count against a deadline.
+ * lane_stopped_ms() returns the sum. */
+void lane_stop_clock(struct lane *l, uint64_t ms);
+uint64_t lane_stopped_ms(const struct lane *l);
+
 /* A descriptor that polls readable once the lane is aborted. For waits in mend functions. */
 int lane_abort_fd(const struct lane *l);
 bool lane_aborted(const struct lane *l);

@@ -49,6 +49,7 @@ struct lane {
 	char why[FAIL_TEXT_MAX]; /* why the last wire broke */
 	unsigned futile; /* wires since the last time one more block was stored */
 	uint64_t futile_stored;
+	uint64_t stopped_ms; /* see lane_stopped_ms() */
 	uint64_t attached_ms;
 	uint64_t attached_stored; /* `stored' at that time */
 	uint32_t attached_idle; /* `answers_idle' at that time */

@@ -152,13 +152,16 @@ enum attempt_result mend_over_rail(struct lane_end *e, const struct rail *r, uin
 	enum attempt_result result;
 	struct wire *w;
 	int rc, pause_ms = 0;
+	uint64_t stopped;
 
 	do {
 		uint32_t epoch = begin_attempt(e);
 
 		if (epoch == UINT32_MAX)
 			return fail_out_of_epochs(e);
+		stopped = lane_stopped_ms(e->lane);
 		rc = verbs_dial(e->lane, epoch, &e->s->key, from, &r->to, deadline_ms, &w);
+		deadline_ms = mend_move_deadline(e, deadline_ms, stopped);
 		if (rc == 0)
 			return attach_wire(e, epoch, w, TRANSPORT_RDMA);
 		result = attempt_failed(e, epoch);
@@ -212,7 +215,8 @@ static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 	e->next_epoch = c->epoch + 1;
 	lane_skip_to(e->lane, c->epoch);
 	if (t == TRANSPORT_RDMA)
-		rc = verbs_take(e->lane, c->epoch, &s->key, c->verbs, clock_ms() + TAKE_MS, &w);
+		rc = verbs_take(e->lane, c->epoch, &s->key, c->verbs, &e->prepared,
+				clock_ms() + TAKE_MS, &w);
 	else
 		rc = tcp_take(e->lane, c->epoch, &s->key, c->fd, &w);
 	if (rc)
@@ -227,6 +231,7 @@ static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 /* Waits until the other end connects. ATTEMPT_FAILED: the caller checks the session's state. */
 static enum attempt_result accept_lane(struct lane_end *e, uint64_t deadline_ms)
 {
+	uint64_t stopped = lane_stopped_ms(e->lane);
 	struct caller c;
 	uint32_t epoch;
 	int rc;
@@ -236,6 +241,8 @@ static enum attempt_result accept_lane(struct lane_end *e, uint64_t deadline_ms)
 	epoch = lowest_epoch(e);
 	if (epoch == UINT32_MAX)
 		return fail_out_of_epochs(e);
+	offer_prepare_memory(e);
+	deadline_ms = mend_move_deadline(e, deadline_ms, stopped);
 	atomic_store(&e->awaits_peer, true);
 	rc = porter_wait(e->s->porter, e->index, epoch, e->wake, deadline_ms, &c);
 	atomic_store(&e->awaits_peer, false);
@@ -297,11 +304,13 @@ static enum attempt_result redial_rails(struct lane_end *e, unsigned round, uint
 	int at;
 
 	for (unsigned tries = 0; (at = next_rail(e, tries, &r)) >= 0; tries++) {
-		uint64_t try_until = clock_ms() + try_ms;
+		uint64_t try_until = clock_ms() + try_ms, stopped = lane_stopped_ms(e->lane);
 
 		if (tries > 0 && !clock_left(until))
 			break;
 		rc = mend_over_rail(e, &r, try_until < deadline ? try_until : deadline);
+		until = mend_move_deadline(e, until, stopped);
+		deadline = mend_move_deadline(e, deadline, stopped);
 		if (rc == ATTEMPT_DONE) {
 			e->rail = (unsigned)at;
 			mark_rail(e->s, at, false);
@@ -381,10 +390,12 @@ static enum attempt_result continue_over_tcp(struct lane_end *e, const char *no_
  * need not know. */
 static enum attempt_result redial_promoted(struct lane_end *e, unsigned round, uint64_t deadline)
 {
+	uint64_t stopped = lane_stopped_ms(e->lane);
 	enum attempt_result rc = redial_rails(e, round, deadline);
 
 	if (rc != ATTEMPT_FAILED)
 		return rc;
+	deadline = mend_move_deadline(e, deadline, stopped);
 	promote_failed(e);
 	return continue_over_tcp(e, "", false, -1, deadline);
 }
@@ -406,7 +417,10 @@ static enum attempt_result redial_once(struct lane_end *e, bool first, unsigned 
 	if (no_rdma[0])
 		return_ms = mend_often_ms(e->s);
 	if (rdma_first) {
+		uint64_t stopped = lane_stopped_ms(e->lane);
+
 		rc = redial_rails(e, round, deadline);
+		deadline = mend_move_deadline(e, deadline, stopped);
 		if (rc != ATTEMPT_FAILED || e->s->terms.want == TRANSPORT_RDMA)
 			return rc;
 		snprintf(no_rdma, sizeof no_rdma, "%s", failed()->text);
@@ -423,6 +437,7 @@ static enum attempt_result redial_once(struct lane_end *e, bool first, unsigned 
 static enum attempt_result redial_lane(struct lane_end *e, bool first, int timeout_ms)
 {
 	uint64_t began = clock_ms(), deadline = began + (uint64_t)timeout_ms;
+	uint64_t stopped = lane_stopped_ms(e->lane);
 	struct failure why = {.code = OUT_DONE};
 	char text[FAIL_TEXT_MAX];
 	unsigned round = 0;
@@ -430,6 +445,8 @@ static enum attempt_result redial_lane(struct lane_end *e, bool first, int timeo
 	enum attempt_result rc = ATTEMPT_FAILED;
 
 	while (more > 0 && (rc = redial_once(e, first, round, deadline)) == ATTEMPT_FAILED) {
+		deadline = mend_move_deadline(e, deadline, stopped);
+		stopped = lane_stopped_ms(e->lane);
 		/* An attempt that the deadline cut short has a less specific reason. */
 		if (clock_left(deadline) > 0 || why.code == OUT_DONE)
 			why = *failed();
@@ -503,7 +520,10 @@ static enum attempt_result connect_lane(struct lane_end *e, bool first)
 			deadline = timeout_ms ? clock_ms() + (uint64_t)timeout_ms : 0;
 		}
 		if (!route_dials(s, stage)) {
+			uint64_t stopped = lane_stopped_ms(e->lane);
+
 			rc = accept_lane(e, deadline);
+			deadline = mend_move_deadline(e, deadline, stopped);
 			if (rc == ATTEMPT_FATAL)
 				fail_no_caller(e, first, timeout_ms);
 		} else if (chosen) {

@@ -43,6 +43,8 @@ static void listen_rdma(struct session *s, const union address *at, unsigned cou
 			struct msg_offer *m)
 {
 	struct port_list ports = {.count = 0};
+	union address prepare_at = {.sa = {.sa_family = AF_UNSPEC}};
+	bool one_adapter = true;
 
 	snprintf(m->no_rdma, sizeof m->no_rdma, "no address of %s belongs to an RDMA device",
 		 s->o.host);
@@ -62,10 +64,17 @@ static void listen_rdma(struct session *s, const union address *at, unsigned cou
 		/* An address whose port sysfs does not show gets a number of its own. */
 		p->adapter = (uint8_t)(known_port < 0 ? OFFER_MAX + i : (unsigned)known_port);
 		p->rate = known_port < 0 ? 0 : ports.ports[known_port].rate_mbits;
+		one_adapter &= p->adapter == m->places[0].adapter;
+		prepare_at = at[i];
 		m->count++;
 	}
 	if (m->count > 0)
 		m->no_rdma[0] = '\0';
+	if (!one_adapter)
+		prepare_at.sa.sa_family = AF_UNSPEC;
+	pthread_mutex_lock(&s->lock);
+	s->route.prepare_at = prepare_at;
+	pthread_mutex_unlock(&s->lock);
 }
 
 static int send_offer(struct session *s, const struct msg_offer *m)
@@ -158,4 +167,19 @@ int route_listen(struct session *s, unsigned round)
 	if (s->o.has_conductor && round == 0 && porter_tcp_port(s->porter))
 		return send_listening(s);
 	return 0;
+}
+
+void offer_prepare_memory(struct lane_end *e)
+{
+	union address at;
+
+	pthread_mutex_lock(&e->s->lock);
+	at = e->s->route.prepare_at;
+	pthread_mutex_unlock(&e->s->lock);
+	if (e->prepared || e->unprepared || at.sa.sa_family == AF_UNSPEC)
+		return;
+	e->unprepared = verbs_prepare(e->lane, &at, &e->prepared) < 0;
+	if (e->unprepared)
+		log_debug("lane %u: %s", e->index, failed()->text);
+	fail_clear();
 }

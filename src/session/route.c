@@ -287,9 +287,11 @@ static enum attempt_result try_rdma(struct lane_end *e, const struct msg_offer *
 		/* Without TCP to fall back to, the ways share all the time that is left. */
 		int share = demanded ? clock_left(deadline) / (int)(n - i) : 0;
 		uint64_t until = clock_ms() + (unsigned)(share > RDMA_TRY_MS ? share : RDMA_TRY_MS);
+		uint64_t stopped = lane_stopped_ms(e->lane);
 		enum attempt_result rc =
 			mend_over_rail(e, &ways[i], until < deadline ? until : deadline);
 
+		deadline = mend_move_deadline(e, deadline, stopped);
 		if (rc == ATTEMPT_DONE)
 			set_rails(s, ways, n, i);
 		if (rc != ATTEMPT_FAILED)
@@ -391,9 +393,12 @@ static enum attempt_result find_offered(struct lane_end *e, enum connect_stage s
 		deadline = clock_ms() + (uint64_t)ms;
 	snprintf(why, sizeof why, "%s", s->terms.no_rdma);
 	if (s->terms.rdma) {
+		uint64_t stopped = lane_stopped_ms(e->lane);
+
 		fail_clear();
 		rc = try_rdma(e, &s->route.offers[stage],
 			      demanded ? deadline : deadline - (uint64_t)ms / 2, why, sizeof why);
+		deadline = mend_move_deadline(e, deadline, stopped);
 		if (rc == ATTEMPT_DONE)
 			return choose_transport(s, TRANSPORT_RDMA, "");
 		may_pass = failed()->code == OUT_CONNECT;

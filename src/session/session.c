@@ -260,6 +260,7 @@ static void lane_end_close(struct lane_end *e)
 {
 	if (!e->s)
 		return;
+	verbs_unprepare(e->prepared);
 	lane_close(e->lane);
 	close_fd(e->nudge);
 	close_fd(e->wake);

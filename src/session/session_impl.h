@@ -77,6 +77,9 @@ struct route {
 	char why[TEXT_MAX]; /* why not RDMA */
 	struct rail rails[OFFER_MAX]; /* RDMA: lane 0 uses the first one */
 	unsigned rail_count;
+	/* listening end: an RDMA address in the offer, if all of them belong to one adapter; else
+	 * family 0 */
+	union address prepare_at;
 };
 
 /* ---- promotion: promote.c -----------------------------------------------------------------------
@@ -127,6 +130,8 @@ struct lane_end {
 	bool down_sent; /* down_sent_epoch is valid */
 	uint32_t down_sent_epoch; /* of the last LANE_DOWN that was sent */
 	unsigned shortages; /* TCP connections in a row for which this host had no resources */
+	struct verbs *prepared; /* accepting end: memory for the next RDMA caller, or NULL */
+	bool unprepared; /* it could not be prepared */
 	bool was_rdma; /* the last wire was RDMA, so the next may be */
 	unsigned rail; /* rail of its last RDMA wire */
 	/* why the lane uses no RDMA from now on; cleared once it was reported */
@@ -188,6 +193,13 @@ int mend_pause(struct lane_end *e, unsigned attempt, uint64_t deadline_ms);
 /* After a first connection over ssh failed: when to give up according to --connect-timeout. The
  * time before may have been spent at a password prompt. */
 uint64_t mend_detour_deadline(const struct session *s, uint64_t deadline_ms);
+/* The deadline, later by the time that registering memory has taken since lane_stopped_ms() was
+ * stopped_ms. */
+static inline uint64_t mend_move_deadline(const struct lane_end *e, uint64_t deadline_ms,
+					  uint64_t stopped_ms)
+{
+	return deadline_ms ? deadline_ms + lane_stopped_ms(e->lane) - stopped_ms : 0;
+}
 /* The text of f, or the conductor's better reason why a lane over ssh was not carried, if the
  * conductor sent one since this lane began to look for a wire. */
 const char *route_failure_text(struct lane_end *e, const struct failure *f,
@@ -203,6 +215,9 @@ void route_set_stage(struct session *s, enum connect_stage stage);
 struct offer_rules offer_rules(const struct session *s);
 /* Listens and sends the OFFER of this round. */
 int route_listen(struct session *s, unsigned round);
+/* Listening end: registers the lane's memory before a caller's time runs, if it is clear with which
+ * adapter. Without that the caller waits longer. In the lane's thread. */
+void offer_prepare_memory(struct lane_end *e);
 /* Handle frames of the control channel. Control thread. */
 int route_on_offer(struct session *s, const struct frame *f);
 int route_on_choice(struct session *s, const struct frame *f);

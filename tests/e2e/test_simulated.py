@@ -230,6 +230,14 @@ def is_promoted(said, lines=1):
     return said.count("RDMA works now, lanes move from TCP to it: rdma ") == lines and "over rdma " in said
 
 
+@pytest.mark.parametrize("transport", ["auto", "rdma"])
+def test_registering_memory_takes_no_time_from_an_attempt(bench, tmp_path, transport):
+    """Large pools take seconds at each end; an attempt has two."""
+    r = copy(bench, tmp_path, "delay:ibv_reg_mr,n=0,late=1500", "--lanes=1", "--connect-timeout=6",
+             transport="--transport=" + transport)
+    assert r.code == 0 and "over rdma " in r.errors() and "TCP" not in r.errors(), r.errors()
+
+
 @pytest.mark.skipif(IWARP or SOFTWARE, reason="TCP repeats what is lost, and software adapters lose nothing")
 @pytest.mark.may_skip("any", "TCP repeats what is lost, and software adapters lose nothing", on="sim")
 @pytest.mark.parametrize("kind", ["REQ", "REP"])

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include "misuse.h"
 
 enum { RULES = 16, UNSET = INT_MIN };
@@ -55,8 +56,8 @@ static void set_word(struct rule *r, const char *word)
 
 static void read_rule(char *text)
 {
-	static const char *const kinds[] = {"fail",  "status", "event", "lose",  "silent",
-					    "stale", "reuse",  "async", "relax", "regions"};
+	static const char *const kinds[] = {"fail",  "delay", "status", "event", "lose",   "silent",
+					    "stale", "reuse", "async",  "relax", "regions"};
 	struct rule *r = &rules[count];
 	char *words = strchr(text, ':'), *at;
 	bool known = false;
@@ -123,8 +124,11 @@ static struct rule *find_rule(const char *kind, const char *name)
 
 int order_failure(const char *function)
 {
-	const struct rule *r = find_rule("fail", function);
+	const struct rule *r = find_rule("delay", function);
 
+	if (r)
+		usleep((useconds_t)r->late * 1000);
+	r = find_rule("fail", function);
 	return r ? r->errnum : 0;
 }
 

@@ -10,6 +10,7 @@
  *                            ibv_reg_mr() with relaxed ordering
  *   relax:                   each region has relaxed ordering
  *   regions:                 prints the size and access of each region
+ *   delay:NAME,n=N,late=MS   the N-th call of an exported function takes so long (n=0: each)
  *   status:n=N,is=S          the N-th send of the process completes with status S, and its queue
  *                            pair breaks
  *   event:NAME,n=N,as=A,status=S    the N-th event NAME (ESTABLISHED) becomes event A (numbers of

@@ -321,8 +321,16 @@ static int resolve_peer(struct verbs *v, const union address *from, const union 
 static int connect_wire(struct verbs *v, const struct lane_key *key, const union address *from,
 			const union address *to, uint64_t deadline_ms)
 {
-	if (resolve_peer(v, from, to, deadline_ms) || verbs_equip(v) ||
-	    send_request(v, key, deadline_ms))
+	uint64_t began;
+
+	if (resolve_peer(v, from, to, deadline_ms))
+		return -1;
+	began = clock_ms();
+	if (verbs_equip(v))
+		return -1;
+	deadline_ms += clock_ms() - began;
+	lane_stop_clock(v->lane, clock_ms() - began);
+	if (send_request(v, key, deadline_ms))
 		return -1;
 	return exchange_hellos(v, key, deadline_ms);
 }
@@ -449,9 +457,39 @@ static void reject_request(struct verbs *v)
 	fail_again(&f);
 }
 
-int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struct verbs_caller *c,
-	       uint64_t deadline_ms, struct wire **out)
+int verbs_prepare(struct lane *l, const union address *at, struct verbs **out)
 {
+	union address a = address_with_port(at, 0);
+	uint64_t began = clock_ms();
+	struct verbs *v;
+	int rc;
+
+	if (verbs_new(l, 0, &v))
+		return -1;
+	address_text(at, v->peer, sizeof v->peer);
+	rc = open_id(v);
+	/* The id keeps the device open. */
+	if (!rc && (rdma_bind_addr(v->id, &a.sa) || !v->id->verbs))
+		rc = fail_as(OUT_TRANSPORT, "no RDMA device has the address %s", v->peer);
+	if (rc || verbs_examine(v) || verbs_equip_memory(v)) {
+		verbs_free(v);
+		rc = -1;
+	} else {
+		*out = v;
+	}
+	lane_stop_clock(l, clock_ms() - began);
+	return rc;
+}
+
+void verbs_unprepare(struct verbs *v)
+{
+	verbs_free(v);
+}
+
+int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struct verbs_caller *c,
+	       struct verbs **prepared, uint64_t deadline_ms, struct wire **out)
+{
+	uint64_t began;
 	struct sockaddr *peer;
 	union address from = {0};
 	struct verbs *v;
@@ -469,11 +507,19 @@ int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struc
 	memcpy(&from, peer, peer->sa_family == AF_INET6 ? sizeof from.in6 : sizeof from.in4);
 	address_text(&from, v->peer, sizeof v->peer);
 	name_wire(v);
+	if (prepared && *prepared) {
+		verbs_take_memory(v, *prepared);
+		/* What is left is of another device. */
+		verbs_free(*prepared);
+		*prepared = NULL;
+	}
+	began = clock_ms();
 	if (check_request(v, &c->request) || verbs_examine(v) || verbs_equip(v) ||
 	    accept_request(v)) {
 		reject_request(v);
 		goto failed;
 	}
+	deadline_ms += clock_ms() - began;
 	/* rxe delays a send for seconds if the connection is not established yet. On iWARP the
 	 * caller must send first anyway. */
 	if (await_established(v, deadline_ms) || exchange_hellos(v, key, deadline_ms))

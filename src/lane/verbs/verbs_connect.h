@@ -48,8 +48,15 @@ const struct lane_private *verbs_caller_request(const struct verbs_caller *c);
 int verbs_next_caller(struct verbs_listener *v, struct verbs_caller **out);
 /* Rejects the caller without having made a queue pair. */
 void verbs_refuse(struct verbs_caller *c);
-/* Makes the queue pair, accepts, and exchanges hellos. In the lane's thread. Owns c. */
+/* Registers the lane's memory with the device behind a local address, for a caller that will come:
+ * the caller's time runs while its request has no answer. In the lane's thread. */
+struct verbs;
+int verbs_prepare(struct lane *l, const union address *at, struct verbs **out);
+/* v may be NULL. */
+void verbs_unprepare(struct verbs *v);
+/* Makes the queue pair, accepts, and exchanges hellos. In the lane's thread. Owns c, and frees
+ * *prepared (it or prepared may be NULL). */
 int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struct verbs_caller *c,
-	       uint64_t deadline_ms, struct wire **out);
+	       struct verbs **prepared, uint64_t deadline_ms, struct wire **out);
 
 #endif

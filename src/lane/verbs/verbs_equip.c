@@ -148,6 +148,16 @@ static int check_device(struct verbs *v)
 	return choose_sends(v) || verbs_op_check(v) ? -1 : 0;
 }
 
+static int make_pd(struct verbs *v)
+{
+	if (!v->pd)
+		v->pd = ibv_alloc_pd(v->id->verbs);
+	if (!v->pd)
+		return verbs_fail(v, OUT_TRANSPORT, "allocate a protection domain on %s: %m",
+				  device_name(v));
+	return 0;
+}
+
 static int make_cq(struct verbs *v)
 {
 	/* One entry for each work request, so the completion queue cannot overrun. */
@@ -156,10 +166,6 @@ static int make_cq(struct verbs *v)
 	int vector = vectors > 0 ? (int)lane_index(v->lane) % vectors : 0;
 	int flags;
 
-	v->pd = ibv_alloc_pd(v->id->verbs);
-	if (!v->pd)
-		return verbs_fail(v, OUT_TRANSPORT, "allocate a protection domain on %s: %m",
-				  device_name(v));
 	v->channel = ibv_create_comp_channel(v->id->verbs);
 	if (!v->channel)
 		return verbs_fail(v, OUT_TRANSPORT, "create a completion channel on %s: %m",
@@ -293,7 +299,7 @@ static int make_memory(struct verbs *v)
 
 int verbs_equip_queues(struct verbs *v)
 {
-	if (check_device(v) || make_cq(v) || make_qp(v))
+	if (check_device(v) || make_pd(v) || make_cq(v) || make_qp(v))
 		return -1;
 	verbs_free(v->stale);
 	v->stale = NULL;
@@ -304,9 +310,29 @@ int verbs_equip(struct verbs *v)
 {
 	/* Before the memory is registered, because registered pages cannot move. */
 	numa_settle(NULL, device_name(v), v->pool->pages.base, v->pool->pages.mapped);
-	if (verbs_equip_queues(v) || make_memory(v))
+	if (verbs_equip_queues(v) || (!v->pool_mr && make_memory(v)))
 		return -1;
 	return post_receives(v);
+}
+
+int verbs_equip_memory(struct verbs *v)
+{
+	numa_settle(NULL, device_name(v), v->pool->pages.base, v->pool->pages.mapped);
+	return check_device(v) || make_pd(v) || make_memory(v) ? -1 : 0;
+}
+
+void verbs_take_memory(struct verbs *v, struct verbs *from)
+{
+	if (from->id->verbs != v->id->verbs)
+		return;
+	v->pd = from->pd;
+	v->ring = from->ring;
+	v->ring_bytes = from->ring_bytes;
+	v->ring_mr = from->ring_mr;
+	v->pool_mr = from->pool_mr;
+	from->pd = NULL;
+	from->ring = NULL;
+	from->ring_mr = from->pool_mr = NULL;
 }
 
 static void deregister_memory(struct ibv_mr **mr)

@@ -196,8 +196,12 @@ int verbs_connect_failed(struct verbs *v, int err);
 
 /* Gives v->id, which has a device, its queues and memory, and posts all receives. */
 int verbs_equip(struct verbs *v);
-/* The queues alone. */
+/* The queues alone, or the memory alone. */
 int verbs_equip_queues(struct verbs *v);
+int verbs_equip_memory(struct verbs *v);
+/* Moves the memory of another wire of the lane, which has no queues, to v, if it is registered with
+ * the same device. */
+void verbs_take_memory(struct verbs *v, struct verbs *from);
 /* Undoes verbs_equip(); may be called in any state. */
 void verbs_unequip(struct verbs *v);
 /* The part of verbs_unequip() that does not wait: afterwards the adapter uses none of our memory.

@@ -87,9 +87,20 @@ void verbs_refuse(struct verbs_caller *c)
 	(void)c;
 }
 
-int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struct verbs_caller *c,
-	       uint64_t deadline_ms, struct wire **out)
+int verbs_prepare(struct lane *l, const union address *at, struct verbs **out)
 {
-	(void)l, (void)epoch, (void)key, (void)c, (void)deadline_ms, (void)out;
+	(void)l, (void)at, (void)out;
+	return fail_as(OUT_TRANSPORT, "%s", none);
+}
+
+void verbs_unprepare(struct verbs *v)
+{
+	(void)v;
+}
+
+int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struct verbs_caller *c,
+	       struct verbs **prepared, uint64_t deadline_ms, struct wire **out)
+{
+	(void)l, (void)epoch, (void)key, (void)c, (void)prepared, (void)deadline_ms, (void)out;
 	return fail_as(OUT_TRANSPORT, "%s", none);
 }

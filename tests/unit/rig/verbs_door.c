@@ -217,7 +217,7 @@ int door_take(struct door *d, struct lane *l, uint32_t epoch, const struct lane_
 		if (look(d, lane_index(l), epoch, key, &c))
 			return -1;
 		if (c)
-			return verbs_take(l, epoch, key, c, deadline_ms, out);
+			return verbs_take(l, epoch, key, c, NULL, deadline_ms, out);
 		if (lane_aborted(l) || clock_ms() > deadline_ms)
 			return fail_as(OUT_CONNECT, "nobody came");
 		/* The thread of another lane may be the one that admits our caller. */
