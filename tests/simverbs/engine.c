@@ -93,6 +93,19 @@ static struct engine_watch *find_watch(uint64_t id)
 	return w;
 }
 
+/* Valgrind 3.19 and kernels before 5.11 have no epoll_pwait2(2): then waits are whole milliseconds.
+ */
+static int await_event(struct epoll_event *e, const struct timespec *wait)
+{
+	int n = epoll_pwait2(poll_fd, e, 1, wait, NULL);
+
+	if (n >= 0 || errno != ENOSYS)
+		return n;
+	return epoll_wait(poll_fd, e, 1,
+			  wait ? (int)(wait->tv_sec * 1000 + (wait->tv_nsec + 999999) / 1000000)
+			       : -1);
+}
+
 static void *run_engine(void *arg)
 {
 	(void)arg;
@@ -105,7 +118,7 @@ static void *run_engine(void *arg)
 		int n;
 
 		engine_unlock();
-		n = epoll_pwait2(poll_fd, &e, 1, wait, NULL);
+		n = await_event(&e, wait);
 		engine_lock();
 		fire_timers();
 		if (n <= 0)
