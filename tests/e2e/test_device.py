@@ -33,6 +33,7 @@ def test_names_and_addresses_are_replaced(monkeypatch):
             "gid fe80::ba59:9f03:12:3456, 3 ::ffff:192.168.10.1": "gid ADDRESS, 3 ADDRESS",
             "guid b859:9f03:0012:3456": "guid ADDRESS",
             "mac b8:59:9f:12:34:56": "mac ADDRESS",
+            " GID: 00:00:00:00:00:00:00:00:00:00:255:255:10:77:01:02": " GID: ADDRESS",
             "/home/alice/sluice/x.c and /tmp/pytest-of-alice/in": "HOME/sluice/x.c and /tmp/pytest-of-USER/in",
             "gpu17: mlx5_0 on gpu17.example.org": "HOST: mlx5_0 on HOST",
             # What must stay.
