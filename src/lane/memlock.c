@@ -15,14 +15,26 @@ enum {
 	RINGS = 64 << 10, /* bytes of a lane besides its pool */
 	DEPTH_LEAST = 4,
 	BLOCK_LEAST = 16 << 10,
+	REMEDY_MAX = 320,
 };
+
+static bool has_capability(unsigned capability)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {{0}};
+
+	return !syscall(SYS_capget, &head, data) && (data[0].effective & 1U << capability) != 0;
+}
 
 uint64_t memlock_limit(void)
 {
-	struct rlimit rl;
+	struct rlimit rl, most = {RLIM_INFINITY, RLIM_INFINITY};
 
 	if (getrlimit(RLIMIT_MEMLOCK, &rl))
 		return 0;
+	/* Root raises the hard limit, too, but a container may have taken that right away. */
+	if (has_capability(CAP_SYS_RESOURCE) && !setrlimit(RLIMIT_MEMLOCK, &most))
+		return UINT64_MAX;
 	if (rl.rlim_cur != rl.rlim_max) {
 		rlim_t before = rl.rlim_cur;
 
@@ -33,17 +45,9 @@ uint64_t memlock_limit(void)
 	return rl.rlim_cur == RLIM_INFINITY ? UINT64_MAX : rl.rlim_cur;
 }
 
-static bool may_exceed_limit(void)
-{
-	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[2] = {{0}};
-
-	return !syscall(SYS_capget, &head, data) && (data[0].effective & 1U << CAP_IPC_LOCK) != 0;
-}
-
 bool memlock_explains(uint64_t total, bool always)
 {
-	return total > memlock_limit() / 2 && (always || !may_exceed_limit());
+	return total > memlock_limit() / 2 && (always || !has_capability(CAP_IPC_LOCK));
 }
 
 static uint64_t lane_bytes(uint32_t depth, uint32_t block_size)
@@ -97,18 +101,34 @@ static const char *format_bytes(uint64_t bytes, char *to, size_t size)
 	return to;
 }
 
+static const char *format_remedy(char *to, size_t size, const char *where)
+{
+	snprintf(to, size,
+		 "put the four lines \"# Locked memory, for RDMA\", \"* soft memlock unlimited\", "
+		 "\"* hard memlock unlimited\", \"# End\" into /etc/security/limits.d/rdma.conf%s "
+		 "and log in again (a service: LimitMEMLOCK=infinity)",
+		 where);
+	return to;
+}
+
 int fail_memlock_on(const char *host, uint64_t limit, uint64_t need)
 {
-	char limited[32], needed[32];
+	char limited[32], needed[32], todo[REMEDY_MAX];
 
-	return fail_as(
-		OUT_MEMLOCK,
-		"lock memory for RDMA%s%s: the limit is %s, a lane needs %s; remedy: put the four "
-		"lines \"# Locked memory, for RDMA\", \"* soft memlock unlimited\", \"* hard "
-		"memlock unlimited\", \"# End\" into /etc/security/limits.d/rdma.conf%s and log "
-		"in again (a service: LimitMEMLOCK=infinity)",
-		host[0] ? " on " : "", host, format_bytes(limit, limited, sizeof limited),
-		format_bytes(need, needed, sizeof needed), host[0] ? " there" : "");
+	return fail_as(OUT_MEMLOCK,
+		       "lock memory for RDMA%s%s: the limit is %s, a lane needs %s; remedy: %s",
+		       host[0] ? " on " : "", host, format_bytes(limit, limited, sizeof limited),
+		       format_bytes(need, needed, sizeof needed),
+		       format_remedy(todo, sizeof todo, host[0] ? " there" : ""));
+}
+
+void memlock_describe_need(uint64_t need, char *to, size_t size)
+{
+	char limited[32], needed[32], todo[REMEDY_MAX];
+
+	snprintf(to, size, "the limit of locked memory is %s, %s are needed; remedy: %s",
+		 format_bytes(memlock_limit(), limited, sizeof limited),
+		 format_bytes(need, needed, sizeof needed), format_remedy(todo, sizeof todo, ""));
 }
 
 int fail_memlock(uint64_t need)

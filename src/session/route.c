@@ -82,6 +82,8 @@ static void report_choice(struct session *s, enum transport t, const char *why)
 	/* The conductor, which made the detour, has already reported it. */
 	if (t == TRANSPORT_SSH)
 		level = LOG_DEBUG;
+	if (t == TRANSPORT_RDMA)
+		terms_warn_of_memlock(s);
 	if (t == TRANSPORT_TCP && why[0])
 		atomic_store(&s->tcp_reported, (unsigned)level + 1);
 	log_at(level, "data goes over %s%s%s", name[t],

@@ -151,6 +151,7 @@ static void propose_sizes(struct session *s)
 	char lockable[32] = "unlimited";
 
 	nics_find_links(&rules, m->lockable > 0, s->o.rails, &f);
+	s->unlimited = z;
 	sizing_choose(&f, &z);
 	m->lanes = (uint16_t)z.lanes;
 	m->depth = (uint16_t)z.depth;
@@ -162,6 +163,8 @@ static void propose_sizes(struct session *s)
 		  z.lanes, z.depth, z.block_size >> 10, f.links, f.rdma ? "RDMA" : "TCP",
 		  f.links == 1 ? "" : "s", (double)f.rate / 1000, f.rate ? "" : " (unknown)",
 		  f.cores, lockable);
+	f.lockable = UINT64_MAX;
+	sizing_choose(&f, &s->unlimited);
 }
 
 static int hello_make(struct session *s)

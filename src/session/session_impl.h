@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "base/worker.h"
+#include "session/connect/nics.h"
 #include "session/connect/rail.h"
 #include "session/session.h"
 
@@ -53,6 +54,9 @@ struct terms {
 };
 /* Computed from the two HELLOs alone, so that both ends get the same result or the same failure. */
 int terms_agree(const struct msg_hello *mine, const struct msg_hello *peer, struct terms *out);
+
+/* Warns if this end's limit of locked memory has made the lanes fewer or smaller. */
+void terms_warn_of_memlock(struct session *s);
 
 /* ---- the route between the ends ------------------------------------------------------------- */
 
@@ -165,6 +169,9 @@ struct session {
 	bool error_pending; /* MSG_ERROR is not in the outbox yet */
 	struct failure failure;
 	char failed_host[HOST_MAX];
+	/* Lanes, depth and block size that this end would have proposed for RDMA if its locked
+	 * memory had no limit. */
+	struct sizing unlimited;
 	struct promoter promoter;
 	uint64_t pace_ns; /* when the next block may be sent */
 	/* The user was warned why a lane uses no RDMA, and which resource this host lacked. */

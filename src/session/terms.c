@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 #include "base/fail.h"
+#include "base/log.h"
 #include "lane/memlock.h"
 #include "lane/pool.h"
 #include "session/session_impl.h"
@@ -130,4 +131,39 @@ int terms_agree(const struct msg_hello *mine, const struct msg_hello *peer, stru
 		return -1;
 	agree_verbs(mine, peer, out);
 	return agree_rdma(mine, peer, out);
+}
+
+static uint64_t count_bytes(const struct sizing *z)
+{
+	return z->lanes * (pool_bytes(z->depth, z->block_size) + RINGS);
+}
+
+/* Whether this end's limit has bounded what was agreed: there is no room for one more block a lane,
+ * or for as many lanes as both ends proposed. */
+static bool is_limit_reached(const struct session *s, const struct sizing *got)
+{
+	struct sizing more = *got;
+
+	more.depth++;
+	return count_bytes(&more) > s->mine.lockable ||
+	       (got->lanes < smaller_u64(s->mine.lanes, s->peer.lanes) &&
+		s->mine.lockable <= s->peer.lockable);
+}
+
+void terms_warn_of_memlock(struct session *s)
+{
+	const struct sizing *wished = &s->unlimited;
+	struct sizing got = {s->terms.lanes, s->terms.depth, s->terms.block_size};
+	uint64_t need = count_bytes(wished);
+	char why[TEXT_MAX];
+
+	if (need <= s->mine.lockable || need > s->mine.memory || !is_limit_reached(s, &got))
+		return;
+	/* On one host one line is enough. */
+	if (s->terms.same_host && !route_reports(s))
+		return;
+	memlock_describe_need(need, why, sizeof why);
+	log_warn("RDMA uses %u lanes of %u blocks of %u KiB instead of %u of %u of %u KiB: %s",
+		 got.lanes, got.depth, got.block_size >> 10, wished->lanes, wished->depth,
+		 wished->block_size >> 10, why);
 }

@@ -71,6 +71,10 @@ def test_less_locked_memory_means_smaller_lanes(bench, tmp_path):
     source = bench.send(sink.port, tmp_path / "in", become=limit)
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
     assert (tmp_path / "out").read_bytes() == data
+    for end in (source, sink):
+        lines = [line for line in end.errors().splitlines() if "RDMA uses 1 lane" in line]
+        assert len(lines) == 1 and "the limit of locked memory is 1.0 MiB" in lines[0], end.errors()
+        assert "instead of 2 of 12 of 256 KiB" in lines[0] and "memlock unlimited" in lines[0], lines[0]
 
 
 @pytest.mark.parametrize("who", ["source", "sink"])
