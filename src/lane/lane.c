@@ -127,9 +127,11 @@ int lane_abort_fd(const struct lane *l)
 void lane_break(struct lane *l, uint32_t epoch, const char *why)
 {
 	pthread_mutex_lock(&l->lock);
+	/* LANE_STORED has no reason, but the LANE_DOWN before it has one. */
+	if (why[0] != '\0' || !l->break_ordered || l->break_epoch != epoch)
+		snprintf(l->break_why, sizeof l->break_why, "%s", why);
 	l->break_ordered = true;
 	l->break_epoch = epoch;
-	snprintf(l->break_why, sizeof l->break_why, "%s", why);
 	if (l->wire && l->epoch == epoch)
 		l->wire->ops->break_(l->wire);
 	pthread_mutex_unlock(&l->lock);

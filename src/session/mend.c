@@ -346,11 +346,14 @@ static enum attempt_result redial_tcp(struct lane_end *e, const char *no_rdma, b
 		try_until = deadline;
 	rc = mend_over_tcp(e, to, n, try_until);
 	if (rc == ATTEMPT_DONE && no_rdma[0]) {
-		/* One warning is enough for lanes that gave RDMA up for the same reason. */
-		bool reported = e->no_rdma[0] && atomic_exchange(&s->no_rdma_reported, true);
+		/* One warning is enough: lanes give RDMA up for the same reason, or one after the
+		 * other. */
+		bool reported = atomic_exchange(&s->no_rdma_reported, true);
 
-		log_at(reported ? LOG_DEBUG : LOG_WARN, "lane %u continues over TCP, not RDMA: %s",
-		       e->index, no_rdma);
+		log_at(!reported       ? LOG_WARN
+		       : e->no_rdma[0] ? LOG_DEBUG
+				       : LOG_INFO,
+		       "lane %u continues over TCP, not RDMA: %s", e->index, no_rdma);
 		if (!reported)
 			atomic_store(&s->tcp_reported, LOG_WARN + 1);
 		e->no_rdma[0] = '\0';
@@ -424,8 +427,9 @@ static enum attempt_result redial_once(struct lane_end *e, bool first, unsigned 
 		if (rc != ATTEMPT_FAILED || e->s->terms.want == TRANSPORT_RDMA)
 			return rc;
 		snprintf(no_rdma, sizeof no_rdma, "%s", failed()->text);
-		/* Any other reason stays. */
-		if (failed()->code == OUT_CONNECT)
+		/* Any other reason stays. An adapter that was removed may be put back. */
+		if (failed()->code == OUT_CONNECT ||
+		    (failed()->code == OUT_TRANSPORT && e->was_rdma))
 			return_ms = PROMOTE_SOON_MS;
 	}
 	/* A mute rail connects, but lets no block through. */

@@ -208,6 +208,7 @@ void promote_note(struct lane_end *e, enum transport before, enum transport now)
 		level = atomic_exchange(&s->tcp_reported, 0);
 	if (level == 0)
 		return;
+	atomic_store(&s->no_rdma_reported, false);
 	lane_name(e->lane, name, sizeof name);
 	log_at((enum log_level)(level - 1), "RDMA works now, lanes move from TCP to it: %s", name);
 }

@@ -450,7 +450,7 @@ static void run_with(const char *faults, int (*fn)(void))
 }
 
 /* Beside the adapter's own delay. Only RoCE derives the path's time from it. */
-enum { ACK_TIMEOUT = 14, TIMEWAIT_MS = 256 };
+enum { ACK_TIMEOUT = 14, TIMEWAIT_MS = 256, ACK_DEFAULT = 0, TIMEWAIT_DEFAULT_MS = 2048 };
 
 static bool is_infiniband(void)
 {
@@ -458,9 +458,9 @@ static bool is_infiniband(void)
 }
 
 /* Sends a request from a new queue pair to a listener. */
-static void call_listener(struct end *near, uint16_t port)
+static void call_listener(struct end *near, uint16_t port, uint8_t timeout)
 {
-	*near = (struct end){.ack_timeout = ACK_TIMEOUT};
+	*near = (struct end){.ack_timeout = timeout};
 	end_resolve(near, FAR, port);
 	end_equip(near, 1, 0);
 	END_NEED(end_connect(near, "hello", 5, 0) == 0);
@@ -477,7 +477,7 @@ static void answer_caller(struct end *far)
 
 static void connect_ends(struct end *near, struct end *far)
 {
-	call_listener(near, end_listen(far, FAR));
+	call_listener(near, end_listen(far, FAR), ACK_TIMEOUT);
 	answer_caller(far);
 	END_NEED(end_expect(near).what == RDMA_CM_EVENT_ESTABLISHED);
 	END_NEED(end_expect(far).what == RDMA_CM_EVENT_ESTABLISHED);
@@ -537,11 +537,11 @@ static int call_in_timewait(void)
 
 	/* The second one has the number of the first. */
 	for (int i = 0; i < 2; i++) {
-		call_listener(&near, port);
+		call_listener(&near, port, ACK_DEFAULT);
 		expect_stale(&near);
 	}
-	usleep((TIMEWAIT_MS + 20) * 1000);
-	call_listener(&near, port);
+	usleep((TIMEWAIT_DEFAULT_MS + 20) * 1000);
+	call_listener(&near, port, ACK_DEFAULT);
 	answer_caller(&far);
 	END_NEED(end_expect(&near).what == RDMA_CM_EVENT_ESTABLISHED);
 	end_close(&near);
@@ -557,11 +557,11 @@ static int call_a_zombie(void)
 	connect_ends(&near, &far);
 	end_close(&near);
 	END_NEED(is_quiet(&far));
-	call_listener(&near, ntohs(rdma_get_src_port(far.listener)));
+	call_listener(&near, ntohs(rdma_get_src_port(far.listener)), ACK_TIMEOUT);
 	expect_stale(&near);
 	END_NEED(end_expect(&far).what == RDMA_CM_EVENT_DISCONNECTED);
 	next = (struct end){.events = far.events, .listener = far.listener};
-	call_listener(&near, ntohs(rdma_get_src_port(far.listener)));
+	call_listener(&near, ntohs(rdma_get_src_port(far.listener)), ACK_TIMEOUT);
 	answer_caller(&next);
 	END_NEED(end_expect(&near).what == RDMA_CM_EVENT_ESTABLISHED);
 	far.events = NULL;
@@ -586,7 +586,7 @@ static int expect_more_events(void)
 	struct end near = {0}, far = {0};
 	uint64_t begun = clock_us();
 
-	call_listener(&near, end_listen(&far, FAR));
+	call_listener(&near, end_listen(&far, FAR), ACK_TIMEOUT);
 	answer_caller(&far);
 	END_NEED(end_expect(&near).what == RDMA_CM_EVENT_ADDR_CHANGE);
 	END_NEED(end_expect(&near).what == RDMA_CM_EVENT_ESTABLISHED);

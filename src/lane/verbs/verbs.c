@@ -61,6 +61,7 @@ int verbs_new(struct lane *l, uint32_t epoch, struct verbs **out)
 	v->wire.exposed = v->side == LANE_SINK && verbs_writes(v);
 	v->spin_ns = cpu_share() >= SPIN_CPUS ? SPIN_NS : 0;
 	atomic_init(&v->broken, false);
+	v->async_fd = -1;
 	v->posted = calloc(v->depth, sizeof *v->posted);
 	v->arrivals = calloc(v->depth, sizeof *v->arrivals);
 	v->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -75,6 +76,7 @@ int verbs_new(struct lane *l, uint32_t epoch, struct verbs **out)
 
 static void free_wire(struct verbs *v)
 {
+	verbs_async_leave(v);
 	/* The id has an event channel of its own, so this does not wait. It notifies the peer and
 	 * flushes the queues. It does no harm if the id is not connected. */
 	if (v->has_qp && !v->request_pending)
@@ -127,30 +129,13 @@ void verbs_free(struct verbs *v)
 	free_wire(v);
 }
 
-/* ---- completions and events --------------------------------------------------------- */
-
-static const char *work_text(uint64_t id)
+/* Whether a call on this wire has to fail. */
+static bool is_broken(const struct verbs *v)
 {
-	switch ((enum verbs_work)(id >> 32)) {
-	case WORK_WRITE_BLOCK:
-		return "write of a block";
-	case WORK_SEND_BLOCK:
-		return "send of a block";
-	case WORK_SEND_CREDIT:
-		return "send of a credit";
-	case WORK_SEND_HELLO:
-		return "send of the hello";
-	case WORK_WRITE_EMPTY:
-		return "write of 0 bytes";
-	case WORK_RECV_BLOCK:
-		return "receive of a block";
-	case WORK_RECV_CREDIT:
-		return "receive of a credit";
-	case WORK_RECV_HELLO:
-		return "receive of the hello";
-	}
-	return "unknown work";
+	return v->why.code || atomic_load(&v->broken) || atomic_load(&v->struck);
 }
+
+/* ---- completions and events --------------------------------------------------------- */
 
 /* After the first failure the adapter flushes all other work. So only a completion that was not
  * flushed shows the cause. */
@@ -159,7 +144,8 @@ static int work_failed(struct verbs *v, const struct ibv_wc *wc)
 	if (wc->status == IBV_WC_WR_FLUSH_ERR)
 		return verbs_fail(v, OUT_PEER_LOST, "%s: the connection was closed", v->wire.name);
 	return verbs_fail(v, OUT_PEER_LOST, "%s, queue pair 0x%x: %s: %s", v->wire.name,
-			  v->id->qp->qp_num, work_text(wc->wr_id), ibv_wc_status_str(wc->status));
+			  v->id->qp->qp_num, verbs_work_text(wc->wr_id),
+			  ibv_wc_status_str(wc->status));
 }
 
 static int accept_credit(struct verbs *v, uint32_t slot, uint32_t len)
@@ -247,6 +233,30 @@ static int reap_completions(struct verbs *v)
 	return v->why.code ? fail_again(&v->why) : n;
 }
 
+/* Completions before the end of the connection still count. */
+static void reap_last_completions(struct verbs *v)
+{
+	while (!v->why.code && reap_completions(v) > 0)
+		;
+}
+
+/* An event of the adapter broke the wire. */
+static int fail_struck(struct verbs *v)
+{
+	reap_last_completions(v);
+	return verbs_async_failed(v);
+}
+
+/* A call failed, with its positive or negative errno. An event may have the reason. */
+static int fail_call(struct verbs *v, int rc, const char *call)
+{
+	verbs_async_read(v);
+	if (atomic_load(&v->struck))
+		return fail_struck(v);
+	errno = abs(rc);
+	return verbs_fail(v, OUT_PEER_LOST, "%s: %s: %m", v->wire.name, call);
+}
+
 static int spin_for_completion(struct verbs *v)
 {
 	uint64_t until;
@@ -269,11 +279,8 @@ static int arm_completion_event(struct verbs *v)
 	if (v->armed)
 		return 0;
 	rc = ibv_req_notify_cq(v->cq, 0);
-	if (rc) {
-		errno = abs(rc);
-		return verbs_fail(v, OUT_PEER_LOST, "%s: request completion events: %m",
-				  v->wire.name);
-	}
+	if (rc)
+		return fail_call(v, rc, "request completion events");
 	v->armed = true;
 	return 0;
 }
@@ -289,11 +296,9 @@ static void take_completion_event(struct verbs *v)
 	v->armed = false;
 }
 
-/* The connection ended. Completions before that still count. */
 static int fail_disconnected(struct verbs *v, enum rdma_cm_event_type what)
 {
-	while (!v->why.code && reap_completions(v) > 0)
-		;
+	reap_last_completions(v);
 	if (what == RDMA_CM_EVENT_DEVICE_REMOVAL)
 		return verbs_fail(v, OUT_PEER_LOST, "%s: the device was removed", v->wire.name);
 	return verbs_fail(v, OUT_PEER_LOST, "%s: the peer closed the connection", v->wire.name);
@@ -326,6 +331,7 @@ static int sleep_until(struct verbs *v, uint64_t until_ms)
 		{.fd = v->events->fd, .events = POLLIN},
 		{.fd = lane_abort_fd(v->lane), .events = POLLIN},
 		{.fd = v->wake, .events = POLLIN},
+		{.fd = v->async_fd, .events = POLLIN},
 	};
 	int n = poll(fds, sizeof fds / sizeof *fds, until_ms ? clock_left(until_ms) : -1);
 
@@ -339,6 +345,8 @@ static int sleep_until(struct verbs *v, uint64_t until_ms)
 		return -1;
 	if (fds[2].revents)
 		return verbs_fail(v, OUT_PEER_LOST, "%s: the lane was aborted", v->wire.name);
+	if (fds[4].revents)
+		verbs_async_read(v);
 	return 0;
 }
 
@@ -348,6 +356,8 @@ int verbs_progress(struct verbs *v, uint64_t until_ms)
 
 	if (v->why.code)
 		return fail_again(&v->why);
+	if (atomic_load(&v->struck))
+		return fail_struck(v);
 	if (atomic_load(&v->broken))
 		return verbs_fail(v, OUT_PEER_LOST, "%s: the connection was abandoned",
 				  v->wire.name);
@@ -371,10 +381,8 @@ int verbs_post_sends(struct verbs *v, struct ibv_send_wr *first)
 	struct ibv_send_wr *bad;
 	int rc = ibv_post_send(v->id->qp, first, &bad);
 
-	if (rc) {
-		errno = abs(rc);
-		return verbs_fail(v, OUT_PEER_LOST, "%s: post a send: %m", v->wire.name);
-	}
+	if (rc)
+		return fail_call(v, rc, "post a send");
 	for (; first; first = first->next)
 		v->sends++;
 	return 0;
@@ -456,7 +464,7 @@ static int verbs_send(struct wire *w, struct block *b)
 		v->block_sent = true;
 		v->next = v->stored = v->released = b->number;
 	}
-	if (v->why.code || atomic_load(&v->broken))
+	if (is_broken(v))
 		return verbs_progress(v, 0);
 	while (b->number - v->stored >= v->depth) {
 		if (await_sink(v))
@@ -482,7 +490,7 @@ static int verbs_credit(struct wire *w, uint64_t least, uint64_t *stored)
 
 	/* A caller that only polls must also learn that the wire broke. */
 	if (least == 0 && count_credited(v) < v->next &&
-	    ((atomic_load(&v->broken) ? verbs_progress(v, 0) : reap_completions(v)) < 0 ||
+	    ((is_broken(v) ? verbs_progress(v, 0) : reap_completions(v)) < 0 ||
 	     check_sink_alive(v)))
 		return -1;
 	while (count_credited(v) < least) {
@@ -505,7 +513,7 @@ static int verbs_grant(struct wire *w, uint64_t stored)
 	/* Strictly increasing: see verbs_impl.h. */
 	if (stored <= v->granted)
 		return 0;
-	if (v->why.code || atomic_load(&v->broken))
+	if (is_broken(v))
 		return verbs_progress(v, 0);
 	if (await_send_room(v, 1))
 		return -1;
@@ -534,7 +542,7 @@ static int verbs_post(struct wire *w, struct block *b)
 /* With `wait', waits until a block has arrived. Returns -1 if the wire is broken. */
 static int await_block(struct verbs *v, bool wait)
 {
-	if (v->why.code || atomic_load(&v->broken))
+	if (is_broken(v))
 		return verbs_progress(v, 0);
 	if (!v->arrivals_count && !wait)
 		return reap_completions(v) < 0 ? -1 : 0;

@@ -39,12 +39,16 @@ int verbs_listen(const union address *addr, unsigned lo, unsigned hi, unsigned t
 		 struct verbs_listener **out);
 void verbs_unlisten(struct verbs_listener *v);
 int verbs_listener_fd(const struct verbs_listener *v);
+/* Whether the listener's device was removed. */
+bool verbs_listener_is_lost(const struct verbs_listener *v);
+/* Listens again at the same address and port. Returns false if there is no device yet. */
+bool verbs_relisten(struct verbs_listener *v);
 
 /* A connection request with decoded private data; its token is not checked yet. */
 struct verbs_caller;
 const struct lane_private *verbs_caller_request(const struct verbs_caller *c);
 /* Returns the next caller in *out, NULL if there is none now; never waits. -1: the listener is
- * broken. */
+ * broken, or its device was removed. */
 int verbs_next_caller(struct verbs_listener *v, struct verbs_caller **out);
 /* Rejects the caller without having made a queue pair. */
 void verbs_refuse(struct verbs_caller *c);

@@ -312,7 +312,9 @@ int verbs_equip(struct verbs *v)
 	numa_settle(NULL, device_name(v), v->pool->pages.base, v->pool->pages.mapped);
 	if (verbs_equip_queues(v) || (!v->pool_mr && make_memory(v)))
 		return -1;
-	return post_receives(v);
+	if (post_receives(v))
+		return -1;
+	return verbs_async_join(v);
 }
 
 int verbs_equip_memory(struct verbs *v)

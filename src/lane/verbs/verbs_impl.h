@@ -5,8 +5,8 @@
 /*
  * A wire over RDMA verbs. Shared by verbs.c (moves blocks), verbs_op.c (the operation that moves
  * them), verbs_equip.c (queues and memory), verbs_connect.c (connects), verbs_options.c (times and
- * retries), verbs_event.c (events of the connection manager) and verbs_listen.c (finds callers).
- * For the files of this folder only.
+ * retries), verbs_event.c (events of the connection manager), verbs_async.c (events of adapters)
+ * and verbs_listen.c (finds callers). For the files of this folder only.
  *
  * A wire has one RC queue pair on one librdmacm id, one completion queue for both directions, and
  * one protection domain. Blocks go as SENDs into posted receives, and no memory is registered for
@@ -133,6 +133,11 @@ struct verbs {
 	uint32_t arrivals_first, arrivals_count; /* where the ring begins, how many it holds */
 	uint64_t granted;
 
+	/* verbs_async.c */
+	int async_fd; /* the device's; -1: not joined */
+	struct verbs *async_next;
+	_Atomic int struck; /* 1 + enum ibv_event_type that breaks the wire; 0: none has come */
+
 	int wake; /* eventfd; readable once the wire is broken */
 	atomic_bool broken;
 	struct failure why; /* what broke the wire first; OUT_DONE: not broken */
@@ -192,6 +197,17 @@ int verbs_expect_event(struct verbs *v, enum rdma_cm_event_type want, uint64_t u
 int verbs_event_failed(struct verbs *v, const struct cm_event *e);
 int verbs_connect_failed(struct verbs *v, int err);
 
+/* ---- verbs_async.c ---- */
+
+/* Has events of v->id's device passed to v. */
+int verbs_async_join(struct verbs *v);
+/* To be called before anything of v is destroyed; may be called in any state. */
+void verbs_async_leave(struct verbs *v);
+/* Takes the events of v's device, and passes them to the wires that they concern. */
+void verbs_async_read(struct verbs *v);
+/* Fails v because of the event that has struck it; returns -1. */
+int verbs_async_failed(struct verbs *v);
+
 /* ---- verbs_equip.c ---- */
 
 /* Gives v->id, which has a device, its queues and memory, and posts all receives. */
@@ -246,6 +262,8 @@ static inline bool verbs_expects_two_hellos(const struct verbs *v)
 }
 /* "send", "write-imm" */
 const char *verbs_op_text(enum rdma_op op);
+/* For messages: what the work request with this wr_id was for. */
+const char *verbs_work_text(uint64_t id);
 /* Returns -1 with a failure if this device cannot do the operation. */
 int verbs_op_check(struct verbs *v);
 /* Entries of the send queue per block. */

@@ -20,7 +20,9 @@ enum {
 
 struct verbs_listener {
 	struct rdma_event_channel *events;
-	struct rdma_cm_id *id;
+	struct rdma_cm_id *id; /* NULL: its device was removed */
+	union address at; /* with the port */
+	unsigned tos;
 	char where[80];
 };
 
@@ -141,6 +143,14 @@ static int set_nonblocking(int fd)
 	return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }
 
+static void set_port(union address *a, unsigned port)
+{
+	if (a->sa.sa_family == AF_INET6)
+		a->in6.sin6_port = htons((uint16_t)port);
+	else
+		a->in4.sin_port = htons((uint16_t)port);
+}
+
 /* Tries one port. Returns 0, or -1 with errno. */
 static int listen_once(struct verbs_listener *v, const union address *addr, unsigned tos,
 		       unsigned port)
@@ -148,10 +158,7 @@ static int listen_once(struct verbs_listener *v, const union address *addr, unsi
 	union address a = *addr;
 	int err;
 
-	if (a.sa.sa_family == AF_INET6)
-		a.in6.sin6_port = htons((uint16_t)port);
-	else
-		a.in4.sin_port = htons((uint16_t)port);
+	set_port(&a, port);
 	if (rdma_create_id(v->events, &v->id, NULL, RDMA_PS_TCP)) {
 		v->id = NULL;
 		return -1;
@@ -226,6 +233,9 @@ int verbs_listen(const union address *addr, unsigned lo, unsigned hi, unsigned t
 		goto failed;
 	}
 	*port = ntohs(rdma_get_src_port(v->id));
+	v->at = *addr;
+	set_port(&v->at, *port);
+	v->tos = tos;
 	*out = v;
 	return 0;
 failed:
@@ -247,6 +257,18 @@ void verbs_unlisten(struct verbs_listener *v)
 int verbs_listener_fd(const struct verbs_listener *v)
 {
 	return v->events->fd;
+}
+
+bool verbs_listener_is_lost(const struct verbs_listener *v)
+{
+	return !v->id;
+}
+
+bool verbs_relisten(struct verbs_listener *v)
+{
+	in_port_t port = v->at.sa.sa_family == AF_INET6 ? v->at.in6.sin6_port : v->at.in4.sin_port;
+
+	return listen_once(v, &v->at, v->tos, ntohs(port)) == 0;
 }
 
 /* ---- callers ------------------------------------------------------------------------ */
@@ -322,9 +344,13 @@ int verbs_next_caller(struct verbs_listener *v, struct verbs_caller **out)
 			  !lane_private_decode(param->private_data, param->private_data_len,
 					       &request);
 		rdma_ack_cm_event(e);
-		if (what == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		if (what == RDMA_CM_EVENT_DEVICE_REMOVAL && id == v->id) {
+			/* rdma_get_cm_event(3): "The user must destroy the related rdma_cm_id." */
+			rdma_destroy_id(v->id);
+			v->id = NULL;
 			return fail_as(OUT_TRANSPORT,
 				       "listen for RDMA at %s: the device was removed", v->where);
+		}
 		if (what == RDMA_CM_EVENT_CONNECT_REQUEST)
 			*out = make_caller(id, decoded ? &request : NULL);
 	}

@@ -12,6 +12,29 @@ const char *verbs_op_text(enum rdma_op op)
 	return text[op];
 }
 
+const char *verbs_work_text(uint64_t id)
+{
+	switch ((enum verbs_work)(id >> 32)) {
+	case WORK_WRITE_BLOCK:
+		return "write of a block";
+	case WORK_SEND_BLOCK:
+		return "send of a block";
+	case WORK_SEND_CREDIT:
+		return "send of a credit";
+	case WORK_SEND_HELLO:
+		return "send of the hello";
+	case WORK_WRITE_EMPTY:
+		return "write of 0 bytes";
+	case WORK_RECV_BLOCK:
+		return "receive of a block";
+	case WORK_RECV_CREDIT:
+		return "receive of a credit";
+	case WORK_RECV_HELLO:
+		return "receive of the hello";
+	}
+	return "unknown work";
+}
+
 int verbs_op_check(struct verbs *v)
 {
 	if (v->op != RDMA_OP_WRITE_IMM || v->adapter.kind != ADAPTER_IWARP)

@@ -29,6 +29,8 @@ struct porter {
 	union address rdma_at[OFFER_MAX]; /* where these listen */
 	unsigned rdma_count, rdma_port;
 	unsigned tos;
+	/* When to try listeners whose device was removed; 0: there are none. */
+	uint64_t relisten_ms;
 
 	struct strangers strangers;
 	bool admitted; /* a peer was admitted: others get an alert */

@@ -12,7 +12,7 @@
 #include "base/io.h"
 #include "base/log.h"
 
-enum { REQUESTS_AT_ONCE = 64 };
+enum { REQUESTS_AT_ONCE = 64, RELISTEN_MS = 500 };
 
 void caller_drop(struct caller *c)
 {
@@ -199,6 +199,12 @@ static void accept_all_verbs_callers(struct porter *p, const struct pollfd *set)
 			i++;
 			continue;
 		}
+		if (verbs_listener_is_lost(p->rdma[i])) {
+			log_info("%s", failed()->text);
+			p->relisten_ms = clock_ms() + RELISTEN_MS;
+			i++;
+			continue;
+		}
 		log_warn("%s: no more RDMA connections are accepted: %s",
 			 address_text(&p->rdma_at[i], text, sizeof text), failed()->text);
 		verbs_unlisten(p->rdma[i]);
@@ -206,6 +212,18 @@ static void accept_all_verbs_callers(struct porter *p, const struct pollfd *set)
 		p->rdma_at[i] = p->rdma_at[p->rdma_count];
 		return; /* the indices of set no longer match the listeners */
 	}
+}
+
+/* A device that was removed may be put back. */
+static void listen_again(struct porter *p)
+{
+	bool lost = false;
+
+	if (!p->relisten_ms || clock_ms() < p->relisten_ms)
+		return;
+	for (unsigned i = 0; i < p->rdma_count; i++)
+		lost |= verbs_listener_is_lost(p->rdma[i]) && !verbs_relisten(p->rdma[i]);
+	p->relisten_ms = lost ? clock_ms() + RELISTEN_MS : 0;
 }
 
 /* ---- the thread ----------------------------------------------------------------------------- */
@@ -216,6 +234,8 @@ static int poll_timeout(const struct porter *p)
 
 	if (!strangers_accepting(&p->strangers) && (!due || after < due))
 		due = after;
+	if (p->relisten_ms && (!due || p->relisten_ms < due))
+		due = p->relisten_ms;
 	return due ? clock_left(due) : -1;
 }
 
@@ -253,6 +273,7 @@ static void *porter_run(void *arg)
 			return NULL;
 		read_all_strangers(p, set);
 		accept_all_verbs_callers(p, set);
+		listen_again(p);
 		strangers_expire(&p->strangers);
 		porter_accept(p);
 	}

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens to adapters while they carry a copy (tests/simverbs/plug.h, order.h): a port goes down and up, an adapter
+is pulled out and put back, a queue pair fails. The copy goes on or ends in time, and the user learns why."""
+
+import pathlib
+import time
+
+import pytest
+
+from hosts import pattern, simulated, wait_until
+
+pytestmark = [
+    pytest.mark.moves_blocks,
+    pytest.mark.needs("sim", why="it pulls a simulated adapter"),
+]
+BLOCK = 256 << 10
+AUTO = "--transport=auto"
+BYTES = 32 << 20
+# The time that a copy over such a link takes.
+SECONDS = 4
+LINK = ["bandwidth %d" % (BYTES * 8 // SECONDS // 1000000)]
+
+
+class Machine:
+    """A host whose adapter is slow, so that a copy is in mid-transfer when something happens to it."""
+
+    def __init__(self, bench, tmp_path, words=LINK):
+        self.env = simulated(link_words=words)
+        self.top = pathlib.Path(self.env["SIMVERBS"])
+        self.bench, self.tmp = bench, tmp_path
+        self.data = pattern(BYTES)
+        (tmp_path / "in").write_bytes(self.data)
+
+    def set(self, name, there):
+        (self.top / name).touch() if there else (self.top / name).unlink()
+
+    def start(self, *options, transport="--transport=rdma", fault=""):
+        r = self.bench.copy(*options, "in", "far:%s/out" % self.tmp, transport=transport, wait=False,
+                            env={**self.env, "SIMVERBS_FAULT": fault})
+        self.began = time.monotonic()
+        return r
+
+    def await_data(self):
+        """Wait until some of the file is at the target."""
+        wait_until(lambda: any(p.stat().st_blocks * 512 >= BYTES // 8 for p in self.tmp.glob(".sluice.*")), 20)
+
+    def finish(self, r, code=0, timeout=60):
+        got = r.wait(timeout)
+        self.took = time.monotonic() - self.began
+        assert got == code, (got, r.errors())
+        if code == 0:
+            assert (self.tmp / "out").read_bytes() == self.data
+        return r.errors()
+
+
+@pytest.fixture
+def machine(bench, tmp_path):
+    return Machine(bench, tmp_path)
+
+
+def warnings(text):
+    """Without -v there is one line for all lanes."""
+    return [line for line in text.splitlines() if "TCP" in line]
+
+
+def test_a_port_that_comes_back_is_waited_for(machine):
+    r = machine.start("-v")
+    machine.await_data()
+    machine.set("down", True)
+    time.sleep(3)
+    machine.set("down", False)
+    text = machine.finish(r)
+    assert "/1 went down" in text, text
+    assert machine.took < SECONDS + 3 + 10
+
+
+def test_a_port_that_stays_down_leaves_tcp(machine):
+    r = machine.start(transport=AUTO)
+    machine.await_data()
+    machine.set("down", True)
+    text = machine.finish(r)
+    assert len(warnings(text)) == 1, text
+    assert machine.took < 20
+
+
+def test_a_port_that_stays_down_ends_a_copy_that_may_not_use_tcp(machine):
+    r = machine.start("--timeout=4")
+    machine.await_data()
+    machine.set("down", True)
+    down = time.monotonic()
+    machine.finish(r, code=44)
+    assert time.monotonic() - down < 4 * 3 + 5
+
+
+def test_an_adapter_that_is_pulled_out_leaves_tcp(machine):
+    r = machine.start(transport=AUTO)
+    machine.await_data()
+    machine.set("pulled", True)
+    text = machine.finish(r)
+    assert len(warnings(text)) == 1, text
+    assert machine.took < 20
+
+
+def test_an_adapter_that_is_pulled_out_ends_a_copy_that_may_not_use_tcp(machine):
+    r = machine.start("--timeout=4")
+    machine.await_data()
+    machine.set("pulled", True)
+    pulled = time.monotonic()
+    machine.finish(r, code=44)
+    assert time.monotonic() - pulled < 4 * 3 + 5
+
+
+def test_an_adapter_that_is_put_back_is_used_again(machine):
+    r = machine.start("-v")
+    machine.await_data()
+    machine.set("pulled", True)
+    time.sleep(2)
+    machine.set("pulled", False)
+    machine.finish(r)
+
+
+def test_a_lane_returns_from_tcp_to_an_adapter_that_is_put_back(bench, tmp_path):
+    """The data goes slowly over TCP, too."""
+    m = Machine(bench, tmp_path)
+    r = m.start("--bwlimit=%d" % (BYTES // SECONDS // 2), transport=AUTO)
+    m.await_data()
+    m.set("pulled", True)
+    r.expect("over TCP, not RDMA", 5)
+    m.set("pulled", False)
+    assert "RDMA works now" in m.finish(r)
+
+
+@pytest.mark.parametrize("event", ["QP_FATAL", "QP_ACCESS_ERR", "CQ_ERR", "DEVICE_FATAL"])
+@pytest.mark.parametrize("nth", [2, 60])
+def test_an_error_without_a_completion_breaks_a_lane_which_is_mended(bench, tmp_path, event, nth):
+    m = Machine(bench, tmp_path, words=())
+    r = m.start("-v", "--timeout=10", fault="async:%s,n=%d" % (event, nth))
+    m.finish(r)
+    # at once, not when the time for an answer is over
+    assert m.took < 8, r.errors()
+
+
+@pytest.mark.parametrize("event", ["LID_CHANGE", "GID_CHANGE", "PKEY_CHANGE", "SM_CHANGE", "CLIENT_REREGISTER", "PORT_ACTIVE"])
+def test_an_event_that_is_only_a_hint_changes_nothing(bench, tmp_path, event):
+    m = Machine(bench, tmp_path, words=())
+    text = m.finish(m.start("-v", fault="async:%s,n=20" % event))
+    assert "reconnect" not in text and "mended" not in text, text
