@@ -117,7 +117,7 @@ def test_sd8_sd20_no_memory_is_remotely_accessible():
     """Except a sink's blocks with --rdma-op=write-imm or write-send."""
     found = [line.strip() for text in sources_of("lane").values() for line in text.splitlines()
              if "IBV_ACCESS_REMOTE" in line]
-    assert found == ["int written = v->side == LANE_SINK && verbs_writes(v) ? IBV_ACCESS_REMOTE_WRITE : 0;"]
+    assert found == ["int pool = v->side == LANE_SINK && verbs_writes(v) ? IBV_ACCESS_REMOTE_WRITE : RELAXED;"]
 
 
 @pytest.mark.lab("siw", long=True)
