@@ -57,7 +57,7 @@ def simulated(**how):
     top = tempfile.mkdtemp(prefix="simverbs-")
     atexit.register(shutil.rmtree, top, ignore_errors=True)
     make_host(SIM, top, **how)
-    return {"SIMVERBS": top, "SIMVERBS_LEAKS": "1", "LD_LIBRARY_PATH": str(BIN.parent / "tests" / "simverbs")}
+    return {"SIMVERBS": top, "SIMVERBS_LEAKS": "1", "SIMVERBS_TOUCH": "1", "LD_LIBRARY_PATH": str(BIN.parent / "tests" / "simverbs")}
 
 
 def _hosts():

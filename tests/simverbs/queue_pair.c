@@ -431,6 +431,7 @@ static int reap_sends(struct queue_pair *q, bool flushed, int most, struct ibv_w
 		if (e->status == IBV_WC_WR_FLUSH_ERR && !flushed)
 			break;
 		q->reaped++;
+		transfer_check_untouched(q, e);
 		if (!e->signaled)
 			continue;
 		q->reaped_signaled++;

@@ -19,6 +19,7 @@ struct send_entry {
 	bool signaled, solicited, inlined;
 	uint32_t bytes, imm, rkey, sges;
 	uint64_t arrives_ns, acked_ns; /* delay.h */
+	uint64_t touch; /* transfer.h */
 	struct area_sge sge[AREA_SGES];
 };
 

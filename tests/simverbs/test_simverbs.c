@@ -889,6 +889,34 @@ static void destroy_id_too_early(struct end *e)
 	rdma_destroy_id(e->id);
 }
 
+static int touch_a_send(void)
+{
+	struct rlimit none = {0, 0};
+	struct end near = {0}, far = {0};
+	pid_t pid = fork();
+	int status;
+
+	if (pid == 0) {
+		setrlimit(RLIMIT_CORE, &none);
+		fclose(stderr);
+		close(STDERR_FILENO);
+		setenv("SIMVERBS_TOUCH", "1", 1);
+		connect_ends(&near, &far);
+		END_NEED(end_send(&near, 0, 100) == 0);
+		near.memory[99] ^= 1;
+		end_reap(&near);
+		_exit(0);
+	}
+	END_NEED(waitpid(pid, &status, 0) == pid);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT ? 0 : 1;
+}
+
+static void test_memory_of_a_posted_send_may_not_change(void **state)
+{
+	(void)state;
+	run_with("", touch_a_send);
+}
+
 static void test_misuse_ends_the_program(void **state)
 {
 	static void (*const misuses[])(struct end *) = {
@@ -995,6 +1023,7 @@ int main(void)
 		cmocka_unit_test(test_ordered_events_of_an_adapter),
 		cmocka_unit_test(test_no_receive_is_posted),
 		cmocka_unit_test(test_misuse_ends_the_program),
+		cmocka_unit_test(test_memory_of_a_posted_send_may_not_change),
 		cmocka_unit_test(test_locked_memory_of_others_than_root),
 		cmocka_unit_test(test_what_an_adapter_has),
 	};

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <stdlib.h>
 #include <string.h>
 #include "async.h"
 #include "completion.h"
@@ -351,6 +352,43 @@ void transfer_retry(struct engine_timer *t)
 	transfer_continue((struct queue_pair *)((char *)t - offsetof(struct queue_pair, retry)));
 }
 
+/* ---- memory of sends -------------------------------------------------------------------- */
+
+/* Any change of one word changes it. */
+static uint64_t mix_bytes(uint64_t sum, const uint8_t *at, uint32_t bytes)
+{
+	for (; bytes > 0;) {
+		uint32_t n = bytes < sizeof sum ? bytes : sizeof sum;
+		uint64_t word = 0;
+
+		memcpy(&word, at, n);
+		sum = (sum ^ word) * 0x9e3779b97f4a7c15;
+		sum ^= sum >> 32;
+		at += n;
+		bytes -= n;
+	}
+	return sum;
+}
+
+/* 0: not checked. */
+static uint64_t sum_memory(const struct send_entry *e)
+{
+	uint64_t sum = 1;
+
+	if (!getenv("SIMVERBS_TOUCH") || e->inlined)
+		return 0;
+	for (uint32_t i = 0; i < e->sges; i++)
+		sum = mix_bytes(sum, (const uint8_t *)(uintptr_t)e->sge[i].addr, e->sge[i].length);
+	return sum ? sum : 1;
+}
+
+void transfer_check_untouched(const struct queue_pair *q, const struct send_entry *e)
+{
+	if (e->touch && e->status == IBV_WC_SUCCESS && sum_memory(e) != e->touch)
+		misuse("queue pair %#x: the memory of a send changed before its completion",
+		       q->qp.qp_num);
+}
+
 /* ---- posting ---------------------------------------------------------------------------- */
 
 static int check_opcode(const struct queue_pair *q, const struct ibv_send_wr *wr)
@@ -424,6 +462,7 @@ static int enter_send(struct queue_pair *q, const struct ibv_send_wr *wr)
 	delay_message(bytes, measure_ack_timeout(q), &e->arrives_ns, &e->acked_ns);
 	if (wr->send_flags & IBV_SEND_INLINE)
 		rc = copy_inline(q, wr, e);
+	e->touch = sum_memory(e);
 	if (!rc)
 		q->posted++;
 	return rc;
