@@ -4,6 +4,7 @@
  * lists them. */
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/log.h"
 #include "session/connect/nics.h"
@@ -38,6 +39,20 @@ static int listen_tcp(struct session *s)
 	return 0;
 }
 
+/* Whether this host has one RDMA port. Sysfs may not show which addresses belong to it. */
+static bool has_one_port(void)
+{
+	struct adapter *list;
+	unsigned count;
+
+	if (adapters_list(NULL, &list, &count) < 0) {
+		fail_clear();
+		return false;
+	}
+	free(list);
+	return count == 1;
+}
+
 /* Makes an RDMA listener at each address that belongs to an RDMA device. */
 static void listen_rdma(struct session *s, const union address *at, unsigned count,
 			struct msg_offer *m)
@@ -70,7 +85,7 @@ static void listen_rdma(struct session *s, const union address *at, unsigned cou
 	}
 	if (m->count > 0)
 		m->no_rdma[0] = '\0';
-	if (!one_adapter)
+	if (!one_adapter && !has_one_port())
 		prepare_at.sa.sa_family = AF_UNSPEC;
 	pthread_mutex_lock(&s->lock);
 	s->route.prepare_at = prepare_at;

@@ -238,6 +238,16 @@ def test_registering_memory_takes_no_time_from_an_attempt(bench, tmp_path, trans
     assert r.code == 0 and "over rdma " in r.errors() and "TCP" not in r.errors(), r.errors()
 
 
+@pytest.mark.skipif(SOFTWARE, reason="software adapters lose nothing")
+@pytest.mark.may_skip("any", "software adapters lose nothing", on="sim")
+def test_lanes_return_to_rdma_when_it_works(bench, tmp_path):
+    """Both attempts of the first lane fail, at either address. A knock is answered as its adapter answers it."""
+    r = copy(bench, tmp_path, "fail:rdma_connect,n=1,errno=110;fail:rdma_connect,n=2,errno=110", slowly,
+             transport="--transport=auto")
+    assert r.code == 0 and is_promoted(r.errors()), r.errors()
+    assert r.errors().count("over TCP, not RDMA") == 1, r.errors()
+
+
 @pytest.mark.skipif(IWARP or SOFTWARE, reason="TCP repeats what is lost, and software adapters lose nothing")
 @pytest.mark.may_skip("any", "TCP repeats what is lost, and software adapters lose nothing", on="sim")
 @pytest.mark.parametrize("kind", ["REQ", "REP"])
