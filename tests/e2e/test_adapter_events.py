@@ -145,3 +145,20 @@ def test_an_event_that_is_only_a_hint_changes_nothing(bench, tmp_path, event):
     m = Machine(bench, tmp_path, words=())
     text = m.finish(m.start("-v", fault="async:%s,n=20" % event))
     assert "reconnect" not in text and "mended" not in text, text
+
+
+@pytest.mark.parametrize("rule", [
+    # enum rdma_cm_event_type: ADDR_CHANGE, TIMEWAIT_EXIT
+    "event:ESTABLISHED,n=1,first=14", "event:ESTABLISHED,n=1,first=15", "event:ESTABLISHED,n=1,twice=1",
+    "event:ESTABLISHED,n=1,late=300", "event:ROUTE_RESOLVED,n=1,first=14", "event:CONNECT_REQUEST,n=1,late=300",
+    "event:DISCONNECTED,n=1,twice=1"])
+def test_events_early_late_and_twice(bench, tmp_path, rule):
+    m = Machine(bench, tmp_path, words=())
+    m.finish(m.start(fault=rule))
+
+
+# ib_cm.h, enum ib_cm_rej_reason: NO_QP, TIMEOUT, INVALID_SERVICE_ID, INVALID_GID, CONSUMER_DEFINED, INVALID_CLASS_VERSION
+@pytest.mark.parametrize("reason", [1, 4, 8, 12, 28, 31])
+def test_any_reason_of_a_rejection_leaves_tcp(bench, tmp_path, reason):
+    m = Machine(bench, tmp_path, words=())
+    m.finish(m.start(transport=AUTO, fault="event:ESTABLISHED,n=1,as=8,status=%d" % reason))
