@@ -63,6 +63,7 @@ def warnings(text):
     return [line for line in text.splitlines() if "TCP" in line]
 
 
+@pytest.mark.lanes
 def test_a_port_that_comes_back_is_waited_for(machine):
     r = machine.start("-v")
     machine.await_data()
@@ -92,6 +93,7 @@ def test_a_port_that_stays_down_ends_a_copy_that_may_not_use_tcp(machine):
     assert time.monotonic() - down < 4 * 3 + 5
 
 
+@pytest.mark.lanes
 def test_an_adapter_that_is_pulled_out_leaves_tcp(machine):
     r = machine.start(transport=AUTO)
     machine.await_data()
@@ -110,6 +112,7 @@ def test_an_adapter_that_is_pulled_out_ends_a_copy_that_may_not_use_tcp(machine)
     assert time.monotonic() - pulled < 4 * 3 + 5
 
 
+@pytest.mark.lanes
 def test_an_adapter_that_is_put_back_is_used_again(machine):
     r = machine.start("-v")
     machine.await_data()
@@ -131,7 +134,7 @@ def test_a_lane_returns_from_tcp_to_an_adapter_that_is_put_back(bench, tmp_path)
 
 
 @pytest.mark.parametrize("event", ["QP_FATAL", "QP_ACCESS_ERR", "CQ_ERR", "DEVICE_FATAL"])
-@pytest.mark.parametrize("nth", [2, 60])
+@pytest.mark.parametrize("nth", [2, pytest.param(60, marks=pytest.mark.lanes)])
 def test_an_error_without_a_completion_breaks_a_lane_which_is_mended(bench, tmp_path, event, nth):
     m = Machine(bench, tmp_path, words=())
     r = m.start("-v", "--timeout=10", fault="async:%s,n=%d" % (event, nth))
