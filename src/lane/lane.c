@@ -147,14 +147,16 @@ uint64_t lane_stopped_ms(const struct lane *l)
 	return l->stopped_ms;
 }
 
-uint32_t lane_epoch(struct lane *l)
+void lane_break_wire(struct lane *l, const char *why)
 {
-	uint32_t epoch;
-
 	pthread_mutex_lock(&l->lock);
-	epoch = l->epoch;
+	if (l->wire) {
+		snprintf(l->break_why, sizeof l->break_why, "%s", why);
+		l->break_ordered = true;
+		l->break_epoch = l->epoch;
+		l->wire->ops->break_(l->wire);
+	}
 	pthread_mutex_unlock(&l->lock);
-	return epoch;
 }
 
 void lane_skip_to(struct lane *l, uint32_t epoch)

@@ -27,8 +27,8 @@
  * not stored. The layers above the lane do not notice.
  *
  * All calls return 0, or -1 with a failure. After -1 only lane_stats() and lane_close() may follow.
- * Only one thread at a time may use a lane, but any thread may call lane_abort(), lane_break() and
- * lane_stats().
+ * Only one thread at a time may use a lane, but any thread may call lane_abort(), lane_break(),
+ * lane_break_wire() and lane_stats().
  *
  * The process must ignore SIGPIPE. TCP lanes don't raise it, but siw (Linux 6.1) sends on its own
  * socket within a post, without MSG_NOSIGNAL.
@@ -160,8 +160,9 @@ void lane_abort(struct lane *l);
  * no effect if the lane is at another epoch. Any thread. */
 void lane_break(struct lane *l, uint32_t epoch, const char *why);
 
-/* The epoch of the wire, or of the one that is being made. Any thread. */
-uint32_t lane_epoch(struct lane *l);
+/* The lane's thread will find the wire that is attached now broken. Has no effect if there is none.
+ * Any thread. */
+void lane_break_wire(struct lane *l, const char *why);
 
 /* Source: the sink's answer to ask(). Any thread. */
 void lane_held(struct lane *l, uint32_t epoch, bool busy);

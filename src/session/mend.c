@@ -308,9 +308,8 @@ static enum attempt_result redial_rails(struct lane_end *e, unsigned round, uint
 
 		if (tries > 0 && !clock_left(until))
 			break;
-		rc = mend_over_rail(e, &r, try_until < deadline ? try_until : deadline);
+		rc = mend_over_rail(e, &r, try_until < until ? try_until : until);
 		until = mend_move_deadline(e, until, stopped);
-		deadline = mend_move_deadline(e, deadline, stopped);
 		if (rc == ATTEMPT_DONE) {
 			e->rail = (unsigned)at;
 			mark_rail(e->s, at, false);
@@ -568,9 +567,11 @@ static int fail_lane(struct lane_end *e)
 int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 {
 	struct lane_end *e = ctx;
-	bool first, promoted = promote_ordered(e);
+	bool first, promoted;
 	char name[96];
 
+	promote_mending(e, true);
+	promoted = promote_ordered(e);
 	pthread_mutex_lock(&e->s->lock);
 	first = epoch == 0 || !e->s->route.chosen;
 	e->detours_before = e->s->route.detours;
@@ -581,6 +582,7 @@ int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 		return fail_lane(e);
 	if (connect_lane(e, first) != ATTEMPT_DONE)
 		return fail_lane(e);
+	promote_mending(e, false);
 	/* Promotion is reported once for all lanes. */
 	if (!first) {
 		lane_name(l, name, sizeof name);

@@ -21,8 +21,8 @@ enum {
 	/* Pauses after knocks without answer and promotions that failed: doubled up to this. */
 	PAUSE_FIRST_MS = 5000,
 	PAUSE_MOST_MS = 300000,
-	/* How long to wait for one lane before the next one is broken. A lane's thread may be busy
-	 * with a file or pipe; its wire is mended when it comes back. */
+	/* How long to wait for a lane's thread that is busy with a file or pipe before the next
+	 * lane is broken. The wire is mended when the thread comes back. */
 	LANE_MS = 3000,
 };
 
@@ -31,7 +31,10 @@ static const char promote_why[] = "RDMA works now";
 /* True if the lane is to be promoted now. Call with the lock held. */
 static bool is_candidate(const struct lane_end *e)
 {
-	return e->on_tcp && !e->promote && e->promote_after_ms <= clock_ms();
+	uint64_t now = clock_ms();
+
+	return e->on_tcp && !e->promote && !e->mending && e->promote_after_ms <= now &&
+	       e->s->promoter.paused_until_ms <= now;
 }
 
 static bool has_candidate(struct session *s)
@@ -66,24 +69,26 @@ static bool await_due(struct session *s)
 
 static void set_due(struct promoter *p, uint64_t at_ms)
 {
+	uint64_t now = clock_ms();
+
+	if (at_ms < now)
+		at_ms = now;
 	if (at_ms < p->paused_until_ms)
 		at_ms = p->paused_until_ms;
 	if (!p->due_ms || at_ms < p->due_ms)
 		p->due_ms = at_ms;
 }
 
-static void pause_after_failure(struct session *s)
+/* Call with the lock held. */
+static void pause_after_failure(struct promoter *p)
 {
-	struct promoter *p = &s->promoter;
 	uint64_t ms = PAUSE_FIRST_MS;
 
-	pthread_mutex_lock(&s->lock);
 	for (unsigned i = 0; i < p->failures && ms < PAUSE_MOST_MS; i++)
 		ms *= 2;
 	p->failures++;
 	p->paused_until_ms = clock_ms() + (ms < PAUSE_MOST_MS ? ms : PAUSE_MOST_MS);
 	p->due_ms = p->paused_until_ms;
-	pthread_mutex_unlock(&s->lock);
 }
 
 /* Breaks the lane's TCP wire, if the lane is to be promoted. Returns true if it did. */
@@ -94,51 +99,47 @@ static bool break_lane(struct lane_end *e)
 
 	pthread_mutex_lock(&s->lock);
 	ordered = is_candidate(e) && !s->promoter.stop;
-	e->promote = ordered;
+	if (ordered) {
+		e->promote = true;
+		/* If the thread has just found the wire broken, it has not begun to mend. */
+		lane_break_wire(e->lane, promote_why);
+	}
 	pthread_mutex_unlock(&s->lock);
-	if (ordered)
-		lane_break(e->lane, lane_epoch(e->lane), promote_why);
 	return ordered;
 }
 
-/* Waits for the lane's thread. Returns false if the lane could not be promoted. */
-static bool await_promotion(struct lane_end *e)
+/* Waits until the lane has a wire again, or its thread is busy elsewhere. So lanes are not without
+ * a wire at the same time because of promotion. */
+static void await_promotion(struct lane_end *e)
 {
 	struct session *s = e->s;
+	struct promoter *p = &s->promoter;
 	uint64_t deadline = clock_ms() + LANE_MS;
-	bool failed_now;
 
 	pthread_mutex_lock(&s->lock);
-	while (e->promote && !s->promoter.stop && !s->failed && clock_left(deadline) > 0) {
-		struct timespec until = clock_after((uint64_t)clock_left(deadline));
+	while (!p->stop && !s->failed && (e->mending || (e->promote && clock_left(deadline) > 0))) {
+		struct timespec until =
+			clock_after(e->mending ? LANE_MS : (uint64_t)clock_left(deadline));
 
 		pthread_cond_timedwait(&s->changed, &s->lock, &until);
 	}
-	failed_now = !e->promote && e->on_tcp;
 	pthread_mutex_unlock(&s->lock);
-	return !failed_now;
 }
 
-/* Promotes one lane after the other. Returns false if one returned to TCP. */
-static bool promote_lanes(struct session *s)
+/* Promotes one lane after the other. Ends early if one returned to TCP, because then no lane is a
+ * candidate for a while. */
+static void promote_lanes(struct session *s)
 {
-	for (unsigned i = 0; i < s->terms.lanes; i++) {
-		struct lane_end *e = &s->ends[i];
-
-		if (break_lane(e) && !await_promotion(e))
-			return false;
-	}
-	return true;
+	for (unsigned i = 0; i < s->terms.lanes; i++)
+		if (break_lane(&s->ends[i]))
+			await_promotion(&s->ends[i]);
 }
 
-/* Some lanes may return to RDMA only later. */
-static void plan_next(struct session *s)
+/* Some lanes may return to RDMA only later. Call with the lock held. */
+static void plan_lane(struct lane_end *e)
 {
-	pthread_mutex_lock(&s->lock);
-	for (unsigned i = 0; i < s->lanes; i++)
-		if (s->ends[i].on_tcp && !s->ends[i].promote)
-			set_due(&s->promoter, s->ends[i].promote_after_ms);
-	pthread_mutex_unlock(&s->lock);
+	if (e->on_tcp && !e->promote && !e->mending)
+		set_due(&e->s->promoter, e->promote_after_ms);
 }
 
 static void *promote_run(void *arg)
@@ -146,10 +147,19 @@ static void *promote_run(void *arg)
 	struct session *s = arg;
 
 	while (await_due(s)) {
-		if (has_candidate(s) && (route_knock(s) < 0 || !promote_lanes(s)))
-			pause_after_failure(s);
-		else
-			plan_next(s);
+		bool answered = true;
+
+		if (has_candidate(s)) {
+			answered = route_knock(s) == 0;
+			if (answered)
+				promote_lanes(s);
+		}
+		pthread_mutex_lock(&s->lock);
+		if (!answered)
+			pause_after_failure(&s->promoter);
+		for (unsigned i = 0; i < s->lanes; i++)
+			plan_lane(&s->ends[i]);
+		pthread_mutex_unlock(&s->lock);
 	}
 	return NULL;
 }
@@ -189,8 +199,22 @@ void promote_failed(struct lane_end *e)
 {
 	pthread_mutex_lock(&e->s->lock);
 	e->promote = false;
+	pause_after_failure(&e->s->promoter);
 	pthread_cond_broadcast(&e->s->changed);
 	pthread_mutex_unlock(&e->s->lock);
+}
+
+void promote_mending(struct lane_end *e, bool begins)
+{
+	struct session *s = e->s;
+
+	pthread_mutex_lock(&s->lock);
+	e->mending = begins;
+	/* The promoter did not plan it while it had no wire. */
+	if (!begins && s->promoter.started)
+		plan_lane(e);
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
 }
 
 void promote_note(struct lane_end *e, enum transport before, enum transport now)

@@ -125,6 +125,7 @@ struct lane_end {
 	enum held_report held; /* HELD_BUSY if one of the answers was */
 	bool on_tcp; /* its wire is TCP, or was before it broke */
 	bool promote; /* its TCP wire was broken so that it returns to RDMA */
+	bool mending; /* the lane's thread is in session_mend() */
 	uint64_t promote_after_ms; /* not before this */
 	/* the route's detours when the lane began to look for its next wire */
 	unsigned detours_before;
@@ -239,7 +240,9 @@ int route_knock(struct session *s);
 void promote_later(struct lane_end *e, int ms);
 /* Whether the lane's wire was broken for RDMA. */
 bool promote_ordered(struct lane_end *e);
-/* That lane could not be connected over RDMA. */
+/* The lane's thread begins to look for a wire, or has found one. */
+void promote_mending(struct lane_end *e, bool begins);
+/* That lane could not be connected over RDMA: none is promoted for a while. */
 void promote_failed(struct lane_end *e);
 /* The lane has a new wire. Reports once when RDMA is used again, if the user learned of TCP. */
 void promote_note(struct lane_end *e, enum transport before, enum transport now);

@@ -303,6 +303,26 @@ def test_a_promotion_that_fails_is_repeated(bench, tmp_path):
     assert r.errors().count("over TCP, not RDMA") == 1, r.errors()
 
 
+@pytest.mark.skipif(IWARP or SOFTWARE, reason="TCP repeats what is lost, and software adapters lose nothing")
+@pytest.mark.may_skip("any", "TCP repeats what is lost, and software adapters lose nothing", on="sim")
+def test_a_promotion_that_fails_late_is_repeated(bench, tmp_path):
+    """Its attempt takes 4 s, longer than the thread that promotes lanes waits for a busy one."""
+    r = copy(bench, tmp_path, "lose:REQ,n=1;lose:REQ,n=2;lose:REQ,n=4;delay:rdma_connect,n=4,late=4000", "--bwlimit=5m",
+             "--lanes=1", transport="--transport=auto")
+    assert r.code == 0 and is_promoted(r.errors()), r.errors()
+    assert r.errors().count("over TCP, not RDMA") == 1, r.errors()
+
+
+@pytest.mark.skipif(IWARP or SOFTWARE, reason="TCP repeats what is lost, and software adapters lose nothing")
+@pytest.mark.may_skip("any", "TCP repeats what is lost, and software adapters lose nothing", on="sim")
+@pytest.mark.parametrize("timeout", [1, 2])
+def test_a_promotion_that_fails_leaves_time_for_tcp(bench, tmp_path, timeout):
+    """The knock is answered, the request of the lane is lost."""
+    r = copy(bench, tmp_path, "lose:REQ,n=1;lose:REQ,n=2;lose:REQ,n=4", slowly, "--lanes=1", "--timeout=%d" % timeout,
+             transport="--transport=auto")
+    assert r.code == 0 and "over tcp " in r.errors(), r.errors()
+
+
 @pytest.mark.skipif(IWARP, reason="iWARP has no such message")
 @pytest.mark.may_skip("any", "iWARP has no such message", on="sim")
 def test_a_lost_rtu_costs_no_time(bench, tmp_path):
