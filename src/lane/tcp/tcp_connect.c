@@ -52,12 +52,13 @@ static void drop_attempt(struct dial *d, struct dial_attempt *a, enum outcome co
 		 address_text(a->to, where, sizeof where), why);
 }
 
-static void drop_attempt_errno(struct dial *d, struct dial_attempt *a, int err)
+/* what: "set the type of service: ", or "" */
+static void drop_attempt_errno(struct dial *d, struct dial_attempt *a, const char *what, int err)
 {
 	char why[128];
 
 	errno = err;
-	snprintf(why, sizeof why, "%m");
+	snprintf(why, sizeof why, "%s%m", what);
 	drop_attempt(d, a, OUT_CONNECT, why);
 }
 
@@ -67,10 +68,10 @@ static void start_attempt(struct dial *d, struct dial_attempt *a, const union ad
 	d->alive++;
 	a->fd = socket(to->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (a->fd >= 0 && tos_set(a->fd, to->sa.sa_family, lane_tos(d->lane)) != 0)
-		drop_attempt(d, a, OUT_CONNECT, "setting the type of service failed");
+		drop_attempt_errno(d, a, "set the type of service: ", errno);
 	else if (a->fd < 0 ||
 		 (connect(a->fd, &to->sa, address_len(to)) != 0 && errno != EINPROGRESS))
-		drop_attempt_errno(d, a, errno);
+		drop_attempt_errno(d, a, "", errno);
 }
 
 /* connect(2) has ended: sends the hello if it succeeded. */
@@ -82,7 +83,7 @@ static void send_attempt_hello(struct dial *d, struct dial_attempt *a)
 	ssize_t n;
 
 	if (getsockopt(a->fd, SOL_SOCKET, SO_ERROR, &err, &len) != 0 || err != 0) {
-		drop_attempt_errno(d, a, err ? err : errno);
+		drop_attempt_errno(d, a, "", err ? err : errno);
 		return;
 	}
 	hello_write(d->lane, d->epoch, false, d->key, hello);
@@ -91,7 +92,7 @@ static void send_attempt_hello(struct dial *d, struct dial_attempt *a)
 	if (n == LANE_HELLO_SIZE)
 		a->connected = true;
 	else
-		drop_attempt_errno(d, a, n < 0 ? errno : EIO);
+		drop_attempt_errno(d, a, "", n < 0 ? errno : EIO);
 }
 
 /* Returns true once the other end has authenticated. */
@@ -102,7 +103,7 @@ static bool read_attempt_hello(struct dial *d, struct dial_attempt *a)
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (n < 0) {
-		drop_attempt_errno(d, a, errno);
+		drop_attempt_errno(d, a, "", errno);
 		return false;
 	}
 	if (n == 0) {

@@ -168,6 +168,31 @@ static void test_refused_connection_names_address_and_port(void **arg)
 	lane_close(l);
 }
 
+static void test_refused_type_of_service_has_a_reason(void **arg)
+{
+	union address to = {.in6 = {.sin6_family = AF_INET6, .sin6_port = htons(9)}};
+	/* An octet that no option accepts; IPv4 would take its last 8 bits (Linux). */
+	struct lane_setup setup = {
+		.side = LANE_SOURCE,
+		.depth = 4,
+		.block_size = 4096,
+		.tos = 0x100 + 1,
+		.mend = never_mend,
+	};
+	struct lane *l;
+	int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	(void)arg;
+	if (fd < 0)
+		return; /* this host has no IPv6 */
+	close_fd(fd);
+	to.in6.sin6_addr = in6addr_loopback;
+	assert_int_equal(lane_open(&setup, &l), 0);
+	assert_int_equal(dial_connect(l, &to, 1, LONG_MS), -1);
+	assert_non_null(strstr(failed()->text, ": set the type of service: Invalid argument"));
+	lane_close(l);
+}
+
 static void test_wrong_peers_are_refused(void **arg)
 {
 	union address to[6];
@@ -360,6 +385,7 @@ int main(void)
 		cmocka_unit_test(test_abort_ends_dialing),
 		cmocka_unit_test(test_listen_finds_a_free_port_in_its_range),
 		cmocka_unit_test(test_type_of_service_is_set_and_inherited),
+		cmocka_unit_test(test_refused_type_of_service_has_a_reason),
 		cmocka_unit_test(test_addresses_are_printed),
 	};
 
