@@ -20,11 +20,12 @@ def loaded():
 
 
 @pytest.mark.needs("tcp", why="it needs no adapter; one run is enough")
-def test_names_and_addresses_are_replaced(monkeypatch):
+@pytest.mark.parametrize("host", ["gpu17", "gpu17.example.org"])
+def test_names_and_addresses_are_replaced(monkeypatch, host):
     device = loaded()
     monkeypatch.setenv("HOME", "/home/alice")
     monkeypatch.setattr(device.getpass, "getuser", lambda: "alice")
-    monkeypatch.setattr(device.socket, "gethostname", lambda: "gpu17")
+    monkeypatch.setattr(device.socket, "gethostname", lambda: host)
     monkeypatch.setattr(device.socket, "getfqdn", lambda: "gpu17.example.org")
     clean = device.Redactor("10.1.0.1", "10.1.0.2")
     for text, wanted in {
