@@ -45,7 +45,8 @@ static void decode_pfc(const uint8_t *value, size_t len, struct dcb *out)
 	out->pfc = value[offsetof(struct ieee_pfc, pfc_en)];
 }
 
-/* Each entry maps something to a priority; those of a selector map DSCPs. */
+/* Each entry maps something to a priority. Those of one selector map DSCPs, and Ethertype 0 stands
+ * for packets that no entry maps (default-prio of dcb-app(8)). */
 static void decode_priorities(const uint8_t *at, size_t left, struct dcb *out)
 {
 	const uint8_t *value;
@@ -60,8 +61,11 @@ static void decode_priorities(const uint8_t *at, size_t left, struct dcb *out)
 		if (type != DCB_ATTR_IEEE_APP || len < sizeof app)
 			continue;
 		memcpy(&app, value, sizeof app);
-		if (app.selector != IEEE_8021QAZ_APP_SEL_DSCP || app.protocol >= DCB_DSCPS ||
-		    app.priority >= DCB_PRIORITIES)
+		if (app.priority >= DCB_PRIORITIES)
+			continue;
+		if (app.selector == IEEE_8021QAZ_APP_SEL_ETHERTYPE && app.protocol == 0)
+			out->default_priority = app.priority;
+		if (app.selector != IEEE_8021QAZ_APP_SEL_DSCP || app.protocol >= DCB_DSCPS)
 			continue;
 		out->has_dscps = true;
 		out->priority[app.protocol] = (int8_t)app.priority;

@@ -16,6 +16,7 @@ struct dcb {
 	uint8_t pfc; /* bit n: frames of priority n are paused, not dropped */
 	bool has_dscps; /* at least one DSCP has a priority of its own */
 	int8_t priority[DCB_DSCPS]; /* of a DSCP; -1: not mapped */
+	uint8_t default_priority; /* of what is not mapped; 0 unless the kernel reports another */
 };
 
 /* Returns 0, or -1 with errno: EOPNOTSUPP if the driver reports nothing. */

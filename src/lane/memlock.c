@@ -4,19 +4,23 @@
 
 #include <linux/capability.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "base/fail.h"
+#include "host/adapter.h"
 #include "lane/memlock.h"
 #include "lane/pool.h"
 
 enum {
-	RINGS = 64 << 10, /* bytes of a lane besides its pool */
 	DEPTH_LEAST = 4,
 	BLOCK_LEAST = 16 << 10,
 	REMEDY_MAX = 320,
 };
+/* PROC_USER_INIT_INO of Linux's include/linux/proc_ns.h */
+static const ino_t FIRST_USER_NAMESPACE = 0xeffffffd;
 
 static bool has_capability(unsigned capability)
 {
@@ -26,7 +30,38 @@ static bool has_capability(unsigned capability)
 	return !syscall(SYS_capget, &head, data) && (data[0].effective & 1U << capability) != 0;
 }
 
+/* ib_umem_get() asks capable(CAP_IPC_LOCK), which no capability of another user namespace meets. */
+static bool may_exceed_limit(void)
+{
+	struct stat st;
+
+	return has_capability(CAP_IPC_LOCK) && !stat("/proc/self/ns/user", &st) &&
+	       st.st_ino == FIRST_USER_NAMESPACE;
+}
+
+/* Whether a transfer may meet siw, whose siw_reg_user_mr() applies the limit to everybody. It has
+ * no firmware (its siw_device_ops lack get_dev_fw_str), but, on some kernels, its NIC's PCI
+ * function. */
+static bool may_meet_siw(const char *root)
+{
+	struct adapter *ports;
+	unsigned count;
+	bool may = false;
+
+	if (adapters_list(root, &ports, &count))
+		return true;
+	for (unsigned i = 0; i < count; i++)
+		may |= ports[i].kind == ADAPTER_IWARP && !ports[i].firmware[0];
+	free(ports);
+	return may;
+}
+
 uint64_t memlock_limit(void)
+{
+	return memlock_limit_at(NULL);
+}
+
+uint64_t memlock_limit_at(const char *root)
 {
 	struct rlimit rl, most = {RLIM_INFINITY, RLIM_INFINITY};
 
@@ -42,17 +77,29 @@ uint64_t memlock_limit(void)
 		if (setrlimit(RLIMIT_MEMLOCK, &rl))
 			rl.rlim_cur = before;
 	}
-	return rl.rlim_cur == RLIM_INFINITY ? UINT64_MAX : rl.rlim_cur;
+	if (rl.rlim_cur == RLIM_INFINITY || (may_exceed_limit() && !may_meet_siw(root)))
+		return UINT64_MAX;
+	return rl.rlim_cur;
 }
 
 bool memlock_explains(uint64_t total, bool always)
 {
-	return total > memlock_limit() / 2 && (always || !has_capability(CAP_IPC_LOCK));
+	return total > memlock_limit() / 2 && (always || !may_exceed_limit());
 }
 
-static uint64_t lane_bytes(uint32_t depth, uint32_t block_size)
+uint64_t lane_bytes(uint32_t depth, uint32_t block_size)
 {
-	return pool_bytes(depth, block_size) + RINGS;
+	return pool_bytes(depth, block_size) + LANE_RINGS;
+}
+
+static uint32_t min_u32(uint32_t a, uint32_t b)
+{
+	return a < b ? a : b;
+}
+
+uint64_t lane_bytes_least(uint32_t depth, uint32_t block_size)
+{
+	return lane_bytes(min_u32(depth, DEPTH_LEAST), min_u32(block_size, BLOCK_LEAST));
 }
 
 /* The number of blocks of this size, at most depth, that one lane may have within limit. */
@@ -65,8 +112,8 @@ static uint32_t depth_within(uint64_t limit, uint32_t depth, uint32_t block_size
 
 bool lanes_fit(uint64_t limit, unsigned *lanes, uint32_t *depth, uint32_t *block_size)
 {
-	uint32_t depth_least = *depth < DEPTH_LEAST ? *depth : DEPTH_LEAST;
-	uint32_t block_least = *block_size < BLOCK_LEAST ? *block_size : BLOCK_LEAST;
+	uint32_t depth_least = min_u32(*depth, DEPTH_LEAST);
+	uint32_t block_least = min_u32(*block_size, BLOCK_LEAST);
 	uint64_t whole = limit / lane_bytes(*depth, *block_size);
 
 	if (whole >= 1) {

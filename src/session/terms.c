@@ -7,11 +7,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "lane/memlock.h"
-#include "lane/pool.h"
 #include "session/session_impl.h"
-
-/* As in lanes_fit(): a lane's bytes besides its pool, and its smallest sizes. */
-enum { RINGS = 64 << 10, DEPTH_LEAST = 4, BLOCK_LEAST = 16 << 10 };
 
 static uint64_t smaller_u64(uint64_t a, uint64_t b)
 {
@@ -83,11 +79,8 @@ static bool lacks_rdma(const struct msg_hello *end)
 /* Bytes of the smallest lane that lanes_fit() chooses for these two ends. */
 static uint64_t smallest_lane_bytes(const struct msg_hello *mine, const struct msg_hello *peer)
 {
-	uint32_t depth = (uint32_t)smaller_u64(smaller_u64(mine->depth, peer->depth), DEPTH_LEAST);
-	uint32_t size =
-		(uint32_t)smaller_u64(smaller_u64(mine->block_size, peer->block_size), BLOCK_LEAST);
-
-	return pool_bytes(depth, size) + RINGS;
+	return lane_bytes_least((uint32_t)smaller_u64(mine->depth, peer->depth),
+				(uint32_t)smaller_u64(mine->block_size, peer->block_size));
 }
 
 /* Locked memory is too small for a lane. The message names the end with the lower limit. */
@@ -135,7 +128,7 @@ int terms_agree(const struct msg_hello *mine, const struct msg_hello *peer, stru
 
 static uint64_t count_bytes(const struct sizing *z)
 {
-	return z->lanes * (pool_bytes(z->depth, z->block_size) + RINGS);
+	return z->lanes * lane_bytes(z->depth, z->block_size);
 }
 
 /* Whether this end's limit has bounded what was agreed: there is no room for one more block a lane,
@@ -163,7 +156,7 @@ void terms_warn_of_memlock(struct session *s)
 	if (s->terms.same_host && !route_reports(s))
 		return;
 	memlock_describe_need(need, why, sizeof why);
-	log_warn("RDMA uses %u lanes of %u blocks of %u KiB instead of %u of %u of %u KiB: %s",
-		 got.lanes, got.depth, got.block_size >> 10, wished->lanes, wished->depth,
-		 wished->block_size >> 10, why);
+	log_warn("RDMA uses %u lane%s of %u blocks of %u KiB instead of %u of %u of %u KiB: %s",
+		 got.lanes, got.lanes == 1 ? "" : "s", got.depth, got.block_size >> 10,
+		 wished->lanes, wished->depth, wished->block_size >> 10, why);
 }

@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from hosts import FAR, ROOT, as_nobody, open_up, pattern, wait_until
+from hosts import FAR, ROOT, SIM, as_nobody, open_up, pattern, wait_until
 
 pytestmark = [
     pytest.mark.moves_blocks,
@@ -72,9 +72,31 @@ def test_less_locked_memory_means_smaller_lanes(bench, tmp_path):
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
     assert (tmp_path / "out").read_bytes() == data
     for end in (source, sink):
-        lines = [line for line in end.errors().splitlines() if "RDMA uses 1 lane" in line]
+        lines = [line for line in end.errors().splitlines() if "RDMA uses 1 lane of " in line]
         assert len(lines) == 1 and "the limit of locked memory is 1.0 MiB" in lines[0], end.errors()
         assert "instead of 2 of 12 of 256 KiB" in lines[0] and "memlock unlimited" in lines[0], lines[0]
+
+
+def has_siw():
+    # The lab has it beside rxe.
+    return SIM == "siw-iwarp" or any(
+        d.joinpath("node_type").read_text().startswith("4:") and not d.joinpath("fw_ver").read_text().strip()
+        for d in pathlib.Path("/sys/class/infiniband").glob("*"))
+
+
+@pytest.mark.lab("siw")
+@pytest.mark.lab("rxe", long=True)
+@pytest.mark.lanes
+@pytest.mark.needs("root", why="only root has the capability")
+def test_limit_of_locked_memory_does_not_bind_ends_with_the_right_to_lock_it(bench, tmp_path):
+    """CAP_IPC_LOCK without CAP_SYS_RESOURCE, as in a container; siw applies the limit all the same."""
+    (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
+    limit = ["prlimit", "--memlock=65536:65536", "setpriv", "--inh-caps=-all", "--bounding-set=-sys_resource"]
+    sink = bench.receive(tmp_path / "out", become=limit)
+    source = bench.send(sink.port, tmp_path / "in", become=limit)
+    code = 45 if has_siw() else 0
+    assert (source.wait(), sink.wait()) == (code, code), source.errors() + sink.errors()
+    assert ("locked memory" in source.errors() + sink.errors()) == bool(code)
 
 
 @pytest.mark.parametrize("who", ["source", "sink"])

@@ -13,10 +13,7 @@
 #include <unistd.h>
 #include "cmd/check/survey.h"
 #include "lane/memlock.h"
-#include "lane/pool.h"
 #include "session/connect/nics.h"
-
-enum { RINGS = 64 << 10 }; /* bytes that a lane locks besides its pool */
 
 static const char *bytes_text(uint64_t bytes, char *to, size_t size)
 {
@@ -242,7 +239,7 @@ static void find_port_links(const struct survey *s, struct sizing_for *f)
 
 static uint64_t count_needed_bytes(const struct sizing *z)
 {
-	return z->lanes * (pool_bytes(z->depth, z->block_size) + RINGS);
+	return z->lanes * lane_bytes(z->depth, z->block_size);
 }
 
 static const char *shape_text(const struct sizing *z, char *to, size_t size)
@@ -252,20 +249,41 @@ static const char *shape_text(const struct sizing *z, char *to, size_t size)
 	return to;
 }
 
+/* "; other users with this limit get 1 lane of 4 blocks of 16 KiB": for a user whom the limit does
+ * not bind. Its fields other than lockable are those of f. */
+static void describe_others(const struct sizing_for *f, uint64_t limit, char *to, size_t size)
+{
+	struct sizing_for bound = *f;
+	struct sizing got = {0};
+	char shape[80];
+
+	bound.lockable = limit;
+	sizing_choose(&bound, &got);
+	snprintf(to, size, "; this user may exceed it, and others with this limit get %s",
+		 lanes_fit(limit, &got.lanes, &got.depth, &got.block_size)
+			 ? shape_text(&got, shape, sizeof shape)
+			 : "TCP");
+}
+
 void survey_memory(const struct survey *s)
 {
 	struct rlimit rl = {0};
 	struct sizing want = {0}, got = {0};
 	struct sizing_for f = {.links = 1};
 	char limit[80], wanted[80], room[80], needed[32], origin[TEXT_MAX / 2], remedy[TEXT_MAX];
-	char soft[32], hard[32];
+	char soft[32], hard[32], others[160] = "";
+	uint64_t mine;
 
 	/* Read it before a library raises the soft limit. */
 	getrlimit(RLIMIT_MEMLOCK, &rl);
 	find_port_links(s, &f);
 	f.lockable = UINT64_MAX;
 	sizing_choose(&f, &want);
-	f.lockable = rlimit_bytes(rl.rlim_max);
+	/* As rdcp does: it raises the limit, or removes it, if it may. */
+	mine = memlock_limit_at(s->sys);
+	if (count_needed_bytes(&want) > rlimit_bytes(rl.rlim_max) && mine > rl.rlim_max)
+		describe_others(&f, rl.rlim_max, others, sizeof others);
+	f.lockable = mine;
 	sizing_choose(&f, &got);
 	snprintf(limit, sizeof limit, "limit %s (hard %s)",
 		 bytes_text(rlimit_bytes(rl.rlim_cur), soft, sizeof soft),
@@ -274,10 +292,10 @@ void survey_memory(const struct survey *s)
 	shape_text(&want, wanted, sizeof wanted);
 	describe_origin(s, &rl, origin, sizeof origin);
 	describe_remedy(s, &rl, remedy, sizeof remedy);
-	/* rdcp raises its soft limit to the hard limit. */
 	if (count_needed_bytes(&want) <= f.lockable)
 		survey_found(s, FINDING_OK, "memlock", "", NULL,
-			     "locked memory: %s; %s take %s; %s", limit, wanted, needed, origin);
+			     "locked memory: %s%s; %s take %s; %s", limit, others, wanted, needed,
+			     origin);
 	else if (lanes_fit(f.lockable, &got.lanes, &got.depth, &got.block_size))
 		survey_found(
 			s, FINDING_WARNING, "memlock", "", remedy,

@@ -62,6 +62,14 @@ static int find_tos_of(const struct dcb *d, uint8_t priorities)
 	return -1;
 }
 
+/* Whether flow control covers packets of this type of service. */
+static bool is_paused(const struct dcb *d, int tos)
+{
+	int priority = d->priority[tos >> 2];
+
+	return d->pfc & 1 << (priority < 0 ? d->default_priority : priority);
+}
+
 void survey_pfc(const struct survey *s, const struct adapter *a, const struct dcb *d)
 {
 	int tos = adapter_default_tos(s->sys, a), lossless = find_tos_of(d, d->pfc);
@@ -89,8 +97,7 @@ void survey_pfc(const struct survey *s, const struct adapter *a, const struct dc
 			     plural_text(d->pfc), list, d->pfc & (d->pfc - 1) ? "have" : "has");
 		return;
 	}
-	missed = tos >= 0 && !adapter_traffic_class(s->sys, a, class) &&
-		 (d->priority[tos >> 2] < 0 || !(d->pfc & 1 << d->priority[tos >> 2]));
+	missed = tos >= 0 && !adapter_traffic_class(s->sys, a, class) && !is_paused(d, tos);
 	snprintf(remedy, sizeof remedy,
 		 "--tos=%d, or for all programs: echo %d "
 		 ">/sys/kernel/config/rdma_cm/%s/ports/%u/default_roce_tos",
@@ -154,13 +161,14 @@ void survey_traffic(const struct survey *s, const struct adapter *a)
 
 void survey_ordering(const struct survey *s, const struct adapter *a)
 {
+	const char *where = a->pci[0] ? a->pci : a->device;
 	char name[ADAPTER_TEXT * 2];
 
 	survey_port_text(a, name, sizeof name);
 	switch (a->software ? PCIE_ORDER_UNKNOWN : adapter_ordering(s->sys, a)) {
 	case PCIE_ORDER_RELAXED:
 		survey_found(s, FINDING_OK, "ordering", name, NULL,
-			     "%s may relax the order of PCIe writes", a->pci);
+			     "%s may relax the order of PCIe writes", where);
 		break;
 	case PCIE_ORDER_STRICT:
 		survey_found(s, FINDING_INFO, "ordering", name,
@@ -168,14 +176,14 @@ void survey_ordering(const struct survey *s, const struct adapter *a)
 			     "DevCtl, RlxdOrd-)",
 			     "%s must keep the order of PCIe writes, which limits fast adapters on "
 			     "some hosts",
-			     a->pci);
+			     where);
 		break;
 	case PCIE_ORDER_UNKNOWN:
 		if (!a->software)
 			survey_found(s, FINDING_INFO, "ordering", name, NULL,
 				     "unknown: whether %s may relax the order of PCIe writes "
 				     "cannot be read%s",
-				     a->pci, geteuid() ? "; root can" : "");
+				     where, geteuid() ? "; root can" : "");
 		break;
 	}
 }

@@ -20,7 +20,6 @@ enum {
 	DEPTH_GOOD = 8, /* with fewer blocks, reading, the wire and writing wait for each other */
 	DEPTH_LEAST = 4,
 	DEPTH_MOST = 128,
-	RINGS = 64 << 10, /* bytes of a lane besides its pool, as in lanes_fit() */
 };
 
 static uint64_t clamp_u64(uint64_t n, uint64_t least, uint64_t most)
@@ -46,7 +45,8 @@ static uint32_t choose_depth(const struct sizing_for *f, unsigned lanes, uint32_
 	uint64_t depth = choose_window(f) / lanes / block_size, locked = f->lockable / lanes;
 
 	if (f->rdma && f->lockable != UINT64_MAX) {
-		locked = locked > RINGS ? (locked - RINGS) / pool_bytes(1, block_size) : 0;
+		locked =
+			locked > LANE_RINGS ? (locked - LANE_RINGS) / pool_bytes(1, block_size) : 0;
 		if (locked < depth)
 			depth = locked;
 	}
@@ -61,7 +61,7 @@ static unsigned choose_lanes(const struct sizing_for *f)
 	uint64_t links = clamp_u64(f->links, 1, OFFER_MAX);
 
 	if (f->rdma && f->lockable != UINT64_MAX) {
-		uint64_t room = f->lockable / (pool_bytes(DEPTH_GOOD, BLOCK_USUAL) + RINGS);
+		uint64_t room = f->lockable / lane_bytes(DEPTH_GOOD, BLOCK_USUAL);
 
 		most = clamp_u64(room, LANES_LEAST, most);
 	}

@@ -337,7 +337,7 @@ static struct answer make_answer(void)
 	struct dcb_app apps[] = {
 		{IEEE_8021QAZ_APP_SEL_DSCP, 3, 26},          {IEEE_8021QAZ_APP_SEL_DSCP, 5, 46},
 		{IEEE_8021QAZ_APP_SEL_ETHERTYPE, 2, 0x8915}, {IEEE_8021QAZ_APP_SEL_DSCP, 3, 64},
-		{IEEE_8021QAZ_APP_SEL_DSCP, 8, 10},
+		{IEEE_8021QAZ_APP_SEL_DSCP, 8, 10},          {IEEE_8021QAZ_APP_SEL_ETHERTYPE, 4, 0},
 	};
 	struct nlmsghdr head = {.nlmsg_type = RTM_GETDCB};
 	size_t ieee, table;
@@ -364,6 +364,7 @@ static void flow_control_and_priorities_are_decoded(void **state)
 	assert_int_equal(dcb_decode(a.bytes, a.len, &d), 0);
 	assert_true(d.has_pfc && d.has_dscps);
 	assert_int_equal(d.pfc, 1 << 3);
+	assert_int_equal(d.default_priority, 4);
 	for (int i = 0; i < DCB_DSCPS; i++)
 		assert_int_equal(d.priority[i], i == 26 ? 3 : i == 46 ? 5 : -1);
 }

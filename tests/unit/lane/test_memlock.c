@@ -6,18 +6,23 @@
 #include <cmocka.h>
 #undef fail
 #include <linux/capability.h>
+#include <sched.h>
+#include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/fail.h"
+#include "folder.h"
 #include "lane/connect.h"
 #include "lane/memlock.h"
 #include "lane/pool.h"
 #include "lane/verbs/verbs_connect.h"
+#include "recorded.h"
+#include "rights.h"
 
-enum { KIB = 1 << 10, MIB = 1 << 20, RINGS = 64 * KIB };
+enum { KIB = 1 << 10, MIB = 1 << 20, RINGS = LANE_RINGS };
 
 struct shape {
 	unsigned lanes;
@@ -139,6 +144,13 @@ static void test_result_fits_any_limit(void **state)
 	}
 }
 
+static bool is_first_user_namespace(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/user", &st) == 0 && st.st_ino == 0xeffffffd;
+}
+
 /*
  * Runs in a child process, because the limit can't be raised again: its exit status is the number
  * of the failed check.
@@ -147,7 +159,8 @@ static int limits(void)
 {
 	struct rlimit rl = {.rlim_cur = 32 * KIB, .rlim_max = 64 * KIB};
 
-	if (setrlimit(RLIMIT_MEMLOCK, &rl))
+	if (!right_set(CAP_SYS_RESOURCE, false) || !right_set(CAP_IPC_LOCK, false) ||
+	    setrlimit(RLIMIT_MEMLOCK, &rl))
 		return 1;
 	if (memlock_limit() != 64 * KIB)
 		return 2;
@@ -164,15 +177,68 @@ static int limits(void)
 		return 6;
 	if (strchr(failed()->text, '\n'))
 		return 7;
-	/* With root's rights the kernel does not apply the limit; siw does. */
 	if (memlock_explains(20 * KIB, true) || !memlock_explains(60 * KIB, true))
 		return 8;
-	if (geteuid() == 0 && prctl(PR_CAPBSET_READ, CAP_IPC_LOCK) == 1 &&
-	    memlock_explains(60 * KIB, false))
-		return 9;
-	if (geteuid() == 0 && setresuid(1, 1, 1))
-		return 11;
-	return memlock_explains(20 * KIB, false) || !memlock_explains(60 * KIB, false) ? 10 : 0;
+	return memlock_explains(20 * KIB, false) || !memlock_explains(60 * KIB, false) ? 9 : 0;
+}
+
+/* With CAP_IPC_LOCK the kernel does not apply the limit; siw does. */
+static int limits_with_right(const char *root_of_siw)
+{
+	struct rlimit rl = {.rlim_cur = 64 * KIB, .rlim_max = 64 * KIB};
+	char sys[4200];
+
+	snprintf(sys, sizeof sys, "%s/sys", recorded("iwarp"));
+	if (!right_set(CAP_SYS_RESOURCE, false) || setrlimit(RLIMIT_MEMLOCK, &rl))
+		return 1;
+	if (!right_set(CAP_IPC_LOCK, true) || !is_first_user_namespace())
+		return 0;
+	if (memlock_limit_at(sys) != UINT64_MAX || memlock_explains(60 * KIB, false))
+		return 2;
+	if (memlock_limit_at(root_of_siw) != 64 * KIB)
+		return 3;
+	if (!right_set(CAP_IPC_LOCK, false) || memlock_limit_at(sys) != 64 * KIB)
+		return 4;
+	/* A capability of another user namespace does not count. */
+	if (!right_set(CAP_IPC_LOCK, true) || unshare(CLONE_NEWUSER) != 0)
+		return 0;
+	return memlock_limit_at(sys) != 64 * KIB ? 5 : 0;
+}
+
+static void make_file(const char *top, const char *name, const char *text)
+{
+	char path[4096];
+	FILE *f;
+
+	snprintf(path, sizeof path, "%s/%s", top, name);
+	for (char *p = strchr(path + strlen(top) + 1, '/'); p; p = strchr(p + 1, '/')) {
+		*p = '\0';
+		mkdir(path, 0755);
+		*p = '/';
+	}
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(text, f);
+	fclose(f);
+}
+
+static void test_right_to_lock_memory_lifts_the_limit_unless_there_is_siw(void **state)
+{
+	char top[FOLDER_PATH];
+	int status;
+	pid_t pid;
+
+	(void)state;
+	assert_int_equal(folder_make(top), 0);
+	make_file(top, "class/infiniband/siw0/node_type", "4: RNIC\n");
+	make_file(top, "class/infiniband/siw0/ports/1/state", "4: ACTIVE\n");
+	pid = fork();
+	if (pid == 0)
+		_exit(limits_with_right(top));
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_int_equal(folder_remove(top), 0);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 static void test_soft_limit_is_raised_and_the_remedy_reported(void **state)
@@ -214,6 +280,7 @@ int main(void)
 		cmocka_unit_test(test_smaller_lanes_may_be_requested),
 		cmocka_unit_test(test_result_fits_any_limit),
 		cmocka_unit_test(test_soft_limit_is_raised_and_the_remedy_reported),
+		cmocka_unit_test(test_right_to_lock_memory_lifts_the_limit_unless_there_is_siw),
 		cmocka_unit_test(test_missing_adapter_has_a_reason),
 	};
 

@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #undef fail
+#include <linux/capability.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "folder.h"
 #include "host/dcb.h"
 #include "recorded.h"
+#include "rights.h"
 
 enum { MOST = 128 };
 
@@ -130,10 +132,26 @@ static void flow_control_needs_the_right_type_of_service(void **state)
 	survey_pfc(&s, &s.ports[0], &d);
 	says(&f, "pfc", name, FINDING_WARNING, "those without --tos do not",
 	     "--tos=104, or for all programs: echo 104");
+	/* A DSCP that is not mapped has the default priority. */
+	d.default_priority = 4;
+	f.count = 0;
+	survey_pfc(&s, &s.ports[0], &d);
+	says(&f, "pfc", name, FINDING_OK, "with --tos=104 get it", "");
+	d.default_priority = 0;
+	d.pfc |= 1 << 0;
+	f.count = 0;
+	survey_pfc(&s, &s.ports[0], &d);
+	says(&f, "pfc", name, FINDING_OK, "with --tos=104 get it", "");
+	d.pfc &= ~(1 << 0);
 	d.priority[0] = 4;
 	f.count = 0;
 	survey_pfc(&s, &s.ports[0], &d);
 	says(&f, "pfc", name, FINDING_OK, "with --tos=0 get it", "");
+	/* An adapter that is not a PCI function. */
+	f.count = 0;
+	s.ports[0].pci[0] = '\0';
+	survey_ordering(&s, &s.ports[0]);
+	says(&f, "ordering", name, FINDING_INFO, "whether mlx5_0 may relax", "");
 	free(s.ports);
 }
 
@@ -267,7 +285,18 @@ static void lower_limit(rlim_t most)
 {
 	struct rlimit rl = {most, most};
 
+	right_set(CAP_SYS_RESOURCE, false);
+	right_set(CAP_IPC_LOCK, false);
 	assert_int_equal(setrlimit(RLIMIT_MEMLOCK, &rl), 0);
+}
+
+/* As root in most containers. False: this process may not, or only in a user namespace. */
+static bool exceed_limit(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/ns/user", &st) == 0 && st.st_ino == 0xeffffffd &&
+	       right_set(CAP_IPC_LOCK, true);
 }
 
 static void sufficient_locked_memory_passes(void **state)
@@ -293,6 +322,11 @@ static void sufficient_locked_memory_passes(void **state)
 	f = survey_tree("odd");
 	says(&f, "memlock", "", FINDING_WARNING, "no line in /etc/security sets memlock for this",
 	     "/etc/security/limits.d/rdma.conf");
+	if (!exceed_limit())
+		return;
+	f = survey_tree("infiniband");
+	says(&f, "memlock", "", FINDING_OK,
+	     "this user may exceed it, and others with this limit get ", "");
 }
 
 static void little_locked_memory_is_a_warning(void **state)
@@ -325,6 +359,20 @@ static void insufficient_locked_memory_fails(void **state)
 	says(&f, "memlock", "", FINDING_WARNING, "fall back to TCP", "");
 }
 
+static void limit_that_does_not_bind_this_user_passes(void **state)
+{
+	struct found f;
+
+	(void)state;
+	lower_limit(64 << 10);
+	if (!exceed_limit())
+		return;
+	f = survey_tree("iwarp");
+	says(&f, "memlock", "", FINDING_OK,
+	     "(hard 64 KiB); this user may exceed it, and others with this limit get TCP; 2 lanes",
+	     "");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -339,6 +387,7 @@ int main(void)
 		cmocka_unit_test(sufficient_locked_memory_passes),
 		cmocka_unit_test(little_locked_memory_is_a_warning),
 		cmocka_unit_test(insufficient_locked_memory_fails),
+		cmocka_unit_test(limit_that_does_not_bind_this_user_passes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
