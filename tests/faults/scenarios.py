@@ -491,7 +491,7 @@ class Anywhere(Files):
 class Relay(Files):
     """rdsend to an rdrecv whose command is an rdsend to the last rdrecv."""
 
-    name, loose = "stream-relay", ("last",)
+    name = "stream-relay"
 
     def commands(self, bin_):
         source = super().commands(bin_)[1]
@@ -504,7 +504,7 @@ class Relay(Files):
         on = [w for w in self.rdsend(bin_, ["--key-file=key"]) if w != "-"]
         on[on.index("PORT")] = port
         relay = [w for w in self.rdrecv(bin_, ["-v", "-w4", "--key-file=key"]) if w != "-"]
-        return [["sh", "-c", "%s 2>last & exec %s" % (shlex.join(last), shlex.join([*relay, "--", *on]))], source]
+        return [["sh", "-c", "%s & exec %s" % (shlex.join(last), shlex.join([*relay, "--", *on]))], source]
 
 
 @add
