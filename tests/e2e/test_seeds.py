@@ -213,7 +213,7 @@ def test_sd19_digests_are_compared(bench, tmp_path):
     """Damage that no transport detects fails the run."""
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
     sink = bench.receive(tmp_path / "out")
-    source = bench.send(sink.port, tmp_path / "in",
+    source = bench.send(sink.port, "--lanes=1", tmp_path / "in",
                         env={"SLUICE_FAULT": "damage:lane=0,block=1,times=9"})
     assert (source.wait(), sink.wait()) == (41, 41), source.errors() + sink.errors()
     assert not (tmp_path / "out").exists()

@@ -306,7 +306,8 @@ def test_many_streams_run_at_once(bench, tmp_path):
     (tmp_path / "in").write_bytes(data)
     sinks = [bench.receive(tmp_path / ("out%d" % i)) for i in range(4)]
     sources = [bench.send(s.port, tmp_path / "in") for s in sinks]
-    assert [p.wait() for p in sources + sinks] == [0] * 8
+    codes = [p.wait() for p in sources + sinks]
+    assert codes == [0] * 8, [p.errors() for p in sources + sinks]
     for i in range(4):
         assert (tmp_path / ("out%d" % i)).read_bytes() == data
 
