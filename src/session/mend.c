@@ -355,6 +355,8 @@ static enum attempt_result redial_tcp(struct lane_end *e, const char *no_rdma, b
 		       "lane %u continues over TCP, not RDMA: %s", e->index, no_rdma);
 		if (!reported)
 			atomic_store(&s->tcp_reported, LOG_WARN + 1);
+		else if (!e->no_rdma[0])
+			promote_report_again(e);
 		e->no_rdma[0] = '\0';
 	}
 	return rc;
@@ -377,13 +379,13 @@ static enum attempt_result redial_rails_after_tcp(struct lane_end *e, unsigned r
 	return rc;
 }
 
-/* The lane has TCP now. ms: when it may return to RDMA; -1: never. */
+/* Gives the lane TCP. ms: when it may return to RDMA; or RETURN_AS_PLANNED, RETURN_NEVER. */
 static enum attempt_result continue_over_tcp(struct lane_end *e, const char *no_rdma,
 					     bool share_time, int ms, uint64_t deadline)
 {
 	enum attempt_result rc = redial_tcp(e, no_rdma, share_time, deadline);
 
-	if (rc == ATTEMPT_DONE && ms >= 0)
+	if (rc == ATTEMPT_DONE && ms != RETURN_AS_PLANNED)
 		promote_later(e, ms);
 	return rc;
 }
@@ -399,7 +401,7 @@ static enum attempt_result redial_promoted(struct lane_end *e, unsigned round, u
 		return rc;
 	deadline = mend_move_deadline(e, deadline, stopped);
 	promote_failed(e);
-	return continue_over_tcp(e, "", false, -1, deadline);
+	return continue_over_tcp(e, "", false, RETURN_AS_PLANNED, deadline);
 }
 
 /* One round over all transports that may be tried, the one that the lane had before first. */
@@ -410,7 +412,7 @@ static enum attempt_result redial_once(struct lane_end *e, bool first, unsigned 
 	struct rail r;
 	bool have_rail = next_rail(e, 0, &r) >= 0, rdma_first = have_rail && (first || e->was_rdma);
 	bool rdma_last;
-	int return_ms = -1;
+	int return_ms = RETURN_AS_PLANNED;
 	enum attempt_result rc;
 
 	if (have_rail && promote_ordered(e))
@@ -427,6 +429,7 @@ static enum attempt_result redial_once(struct lane_end *e, bool first, unsigned 
 			return rc;
 		snprintf(no_rdma, sizeof no_rdma, "%s", failed()->text);
 		/* Any other reason stays. An adapter that was removed may be put back. */
+		return_ms = RETURN_NEVER;
 		if (failed()->code == OUT_CONNECT ||
 		    (failed()->code == OUT_TRANSPORT && e->was_rdma))
 			return_ms = PROMOTE_SOON_MS;
@@ -567,7 +570,7 @@ static int fail_lane(struct lane_end *e)
 int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 {
 	struct lane_end *e = ctx;
-	bool first, promoted;
+	bool first, promoted, given_up;
 	char name[96];
 
 	promote_mending(e, true);
@@ -580,15 +583,16 @@ int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 		e->next_epoch = epoch;
 	if (epoch > 0 && (mend_fence(e, epoch - 1, why) < 0 || mend_decide_rdma(e, why) < 0))
 		return fail_lane(e);
+	given_up = promoted || promote_ordered_there(e, epoch);
 	if (connect_lane(e, first) != ATTEMPT_DONE)
 		return fail_lane(e);
 	promote_mending(e, false);
 	/* Promotion is reported once for all lanes. */
 	if (!first) {
 		lane_name(l, name, sizeof name);
-		log_at(route_reports(e->s) && !promoted ? LOG_INFO : LOG_DEBUG,
-		       "lane %u was reconnected over %s; the previous connection broke: %s",
-		       e->index, name, why);
+		log_at(route_reports(e->s) && !given_up ? LOG_INFO : LOG_DEBUG,
+		       "lane %u was reconnected over %s; the previous connection %s%s", e->index,
+		       name, given_up ? "was given up for RDMA" : "broke: ", given_up ? "" : why);
 	}
 	return 0;
 }

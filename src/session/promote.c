@@ -13,6 +13,7 @@
  * to know nothing of promotion.
  */
 
+#include <string.h>
 #include "base/clock.h"
 #include "base/log.h"
 #include "session/session_impl.h"
@@ -24,9 +25,11 @@ enum {
 	/* How long to wait for a lane's thread that is busy with a file or pipe before the next
 	 * lane is broken. The wire is mended when the thread comes back. */
 	LANE_MS = 3000,
+	/* A lane that used RDMA for so long has returned to it for good. */
+	GOOD_RUN_MS = 2 * PAUSE_MOST_MS,
 };
 
-static const char promote_why[] = "RDMA works now";
+static const char promote_why[] = "given up for RDMA";
 
 /* True if the lane is to be promoted now. Call with the lock held. */
 static bool is_candidate(const struct lane_end *e)
@@ -138,7 +141,7 @@ static void promote_lanes(struct session *s)
 /* Some lanes may return to RDMA only later. Call with the lock held. */
 static void plan_lane(struct lane_end *e)
 {
-	if (e->on_tcp && !e->promote && !e->mending)
+	if (e->on_tcp && !e->promote && !e->mending && e->promote_after_ms < UINT64_MAX)
 		set_due(&e->s->promoter, e->promote_after_ms);
 }
 
@@ -164,16 +167,53 @@ static void *promote_run(void *arg)
 	return NULL;
 }
 
+/* The lane left RDMA. Returns when it may return, at least ms from now. Call with the lock held. */
+static uint64_t return_time(struct lane_end *e, int ms)
+{
+	uint64_t now = clock_ms(), pause = (uint64_t)ms;
+
+	if (e->promoted_ms && now - e->promoted_ms < GOOD_RUN_MS) {
+		e->relapses++;
+	} else if (e->promoted_ms) {
+		e->relapses = 0;
+		e->s->promoter.failures = 0;
+	}
+	e->promoted_ms = 0;
+	if (e->relapses && pause < PAUSE_FIRST_MS)
+		pause = PAUSE_FIRST_MS;
+	for (unsigned i = 1; i < e->relapses && pause < PAUSE_MOST_MS; i++)
+		pause = 2 * pause < PAUSE_MOST_MS ? 2 * pause : PAUSE_MOST_MS;
+	return now + pause;
+}
+
+void promote_report_again(struct lane_end *e)
+{
+	struct session *s = e->s;
+	unsigned none = 0;
+	bool again;
+
+	pthread_mutex_lock(&s->lock);
+	again = e->promoted_ms || e->relapses;
+	pthread_mutex_unlock(&s->lock);
+	if (again)
+		atomic_compare_exchange_strong(&s->tcp_reported, &none, LOG_INFO + 1);
+}
+
 void promote_later(struct lane_end *e, int ms)
 {
 	struct session *s = e->s;
 	bool start;
 
-	if (!s->terms.rdma || s->terms.want != TRANSPORT_AUTO || route_stage(s) == STAGE_DETOUR ||
-	    !route_dials(s, route_stage(s)))
+	if (s->o.keeps_transport || !s->terms.rdma || s->terms.want != TRANSPORT_AUTO ||
+	    route_stage(s) == STAGE_DETOUR || !route_dials(s, route_stage(s)))
 		return;
 	pthread_mutex_lock(&s->lock);
-	e->promote_after_ms = clock_ms() + (uint64_t)ms;
+	if (ms == RETURN_NEVER) {
+		e->promote_after_ms = UINT64_MAX;
+		pthread_mutex_unlock(&s->lock);
+		return;
+	}
+	e->promote_after_ms = return_time(e, ms);
 	set_due(&s->promoter, e->promote_after_ms);
 	start = !s->promoter.started;
 	s->promoter.started = true;
@@ -191,6 +231,17 @@ bool promote_ordered(struct lane_end *e)
 
 	pthread_mutex_lock(&e->s->lock);
 	ordered = e->promote;
+	pthread_mutex_unlock(&e->s->lock);
+	return ordered;
+}
+
+bool promote_ordered_there(struct lane_end *e, uint32_t epoch)
+{
+	bool ordered;
+
+	pthread_mutex_lock(&e->s->lock);
+	ordered = epoch > 0 && e->down && e->down_epoch >= epoch - 1 &&
+		  strcmp(e->down_why, promote_why) == 0;
 	pthread_mutex_unlock(&e->s->lock);
 	return ordered;
 }
@@ -220,19 +271,31 @@ void promote_mending(struct lane_end *e, bool begins)
 void promote_note(struct lane_end *e, enum transport before, enum transport now)
 {
 	struct session *s = e->s;
+	bool again, returned = before == TRANSPORT_TCP && now == TRANSPORT_RDMA;
 	unsigned level = 0;
 	char name[96];
 
 	pthread_mutex_lock(&s->lock);
 	e->on_tcp = now == TRANSPORT_TCP;
+	if (returned)
+		e->promoted_ms = clock_ms();
 	e->promote = e->promote && e->on_tcp;
 	pthread_cond_broadcast(&s->changed);
 	pthread_mutex_unlock(&s->lock);
-	if (before == TRANSPORT_TCP && now == TRANSPORT_RDMA)
+	if (returned)
 		level = atomic_exchange(&s->tcp_reported, 0);
 	if (level == 0)
 		return;
-	atomic_store(&s->no_rdma_reported, false);
+	pthread_mutex_lock(&s->lock);
+	again = s->promoter.reported_ms && clock_ms() - s->promoter.reported_ms < GOOD_RUN_MS;
+	if (!again)
+		s->promoter.reported_ms = clock_ms();
+	pthread_mutex_unlock(&s->lock);
+	/* Lanes that come and go are no news. */
+	if (!again)
+		atomic_store(&s->no_rdma_reported, false);
+	else if (level < LOG_INFO + 1)
+		level = LOG_INFO + 1;
 	lane_name(e->lane, name, sizeof name);
 	log_at((enum log_level)(level - 1), "RDMA works now, lanes move from TCP to it: %s", name);
 }

@@ -270,9 +270,9 @@ static void set_rails(struct session *s, const struct rail *ways, unsigned count
 }
 
 /* Tries all ways to RDMA places of an offer, one after the other. On failure why has the reason of
- * the last one. */
+ * the last one, and *may_pass is set if the reason of one may pass. */
 static enum attempt_result try_rdma(struct lane_end *e, const struct msg_offer *o,
-				    uint64_t deadline, char *why, size_t size)
+				    uint64_t deadline, bool *may_pass, char *why, size_t size)
 {
 	struct session *s = e->s;
 	struct dial_rules rules = make_dial_rules(s);
@@ -299,6 +299,7 @@ static enum attempt_result try_rdma(struct lane_end *e, const struct msg_offer *
 		if (rc != ATTEMPT_FAILED)
 			return rc;
 		ways[i].dead = true;
+		*may_pass |= failed()->code == OUT_CONNECT;
 		snprintf(why, size, "%s", failed()->text);
 		/* The limit of locked memory is the same for all ways. */
 		if (failed()->code == OUT_MEMLOCK)
@@ -340,7 +341,7 @@ int route_knock(struct session *s)
 	if (!has_rails)
 		n = rails_find(&r->offers[stage], &rules, ways, WAYS_MAX);
 	for (at = 0; at < n && !knock_at(s, &ways[at]); at++)
-		;
+		ways[at].dead = true;
 	if (at == n)
 		return -1;
 	if (!has_rails)
@@ -399,11 +400,11 @@ static enum attempt_result find_offered(struct lane_end *e, enum connect_stage s
 
 		fail_clear();
 		rc = try_rdma(e, &s->route.offers[stage],
-			      demanded ? deadline : deadline - (uint64_t)ms / 2, why, sizeof why);
+			      demanded ? deadline : deadline - (uint64_t)ms / 2, &may_pass, why,
+			      sizeof why);
 		deadline = mend_move_deadline(e, deadline, stopped);
 		if (rc == ATTEMPT_DONE)
 			return choose_transport(s, TRANSPORT_RDMA, "");
-		may_pass = failed()->code == OUT_CONNECT;
 		code = failed()->code == OUT_MEMLOCK ? OUT_MEMLOCK : OUT_TRANSPORT;
 	}
 	if (rc == ATTEMPT_FATAL)

@@ -37,6 +37,10 @@ enum {
 	DETOUR_PAUSE_MS = 2000,
 	/* After this many RDMA wires broke in a short time, a lane stays with TCP if it can. */
 	OFTEN_BREAKS = 3,
+	/* Instead of a time after which a lane may return to RDMA: it has not tried RDMA now; what
+	 * stopped it stays. */
+	RETURN_AS_PLANNED = -1,
+	RETURN_NEVER = -2,
 };
 
 /* ---- what both ends agree on ------------------------------------------------------------- */
@@ -95,7 +99,8 @@ struct promoter {
 	bool started, stop;
 	uint64_t due_ms; /* when to knock (clock_ms); 0: not planned */
 	uint64_t paused_until_ms; /* not before this, because the last try failed */
-	unsigned failures;
+	unsigned failures; /* in a row; a long good run ends the row */
+	uint64_t reported_ms; /* when the user last learned of it, except at INFO; 0: never */
 };
 
 /* ---- one end of a lane ---------------------------------------------------------------- */
@@ -126,7 +131,10 @@ struct lane_end {
 	bool on_tcp; /* its wire is TCP, or was before it broke */
 	bool promote; /* its TCP wire was broken so that it returns to RDMA */
 	bool mending; /* the lane's thread is in session_mend() */
-	uint64_t promote_after_ms; /* not before this */
+	/* not before this; 0: at once, for it never tried RDMA; UINT64_MAX: never */
+	uint64_t promote_after_ms;
+	uint64_t promoted_ms; /* when it returned to RDMA, which it still uses; else 0 */
+	unsigned relapses; /* how often in a row it soon left RDMA after that */
 	/* the route's detours when the lane began to look for its next wire */
 	unsigned detours_before;
 
@@ -236,10 +244,15 @@ int route_on_detour(struct session *s, const struct frame *f);
  * may use the route's rails. -1 with a failure. */
 int route_knock(struct session *s);
 
-/* Connecting end: the lane uses TCP, and may return to RDMA after ms. In the lane's thread. */
+/* Connecting end: the lane uses TCP, and may return to RDMA after ms, or later if it did not use
+ * RDMA for long after it had returned before; or RETURN_NEVER. In the lane's thread. */
 void promote_later(struct lane_end *e, int ms);
+/* The user learned again that a lane uses TCP. */
+void promote_report_again(struct lane_end *e);
 /* Whether the lane's wire was broken for RDMA. */
 bool promote_ordered(struct lane_end *e);
+/* Whether the other end gave up the wire before this epoch for RDMA. */
+bool promote_ordered_there(struct lane_end *e, uint32_t epoch);
 /* The lane's thread begins to look for a wire, or has found one. */
 void promote_mending(struct lane_end *e, bool begins);
 /* That lane could not be connected over RDMA: none is promoted for a while. */

@@ -323,6 +323,31 @@ def test_a_promotion_that_fails_leaves_time_for_tcp(bench, tmp_path, timeout):
     assert r.code == 0 and "over tcp " in r.errors(), r.errors()
 
 
+@pytest.mark.skipif(IWARP or SOFTWARE, reason="TCP repeats what is lost, and software adapters lose nothing")
+@pytest.mark.may_skip("any", "TCP repeats what is lost, and software adapters lose nothing", on="sim")
+def test_a_lane_that_leaves_rdma_again_and_again_is_reported_once(bench, tmp_path):
+    """Its RDMA wire breaks twice after some blocks, and each time the request for the next one is lost."""
+    data = pattern(480 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    broken = "status:n=40,is=%d;lose:REQ,n=5;status:n=80,is=%d;lose:REQ,n=8" % (STATUS_RETRY, STATUS_RETRY)
+    r = bench.copy(slowly, "--lanes=1", "in", "far:%s/out" % tmp_path, transport="--transport=auto",
+                   env={"SIMVERBS_FAULT": "lose:REQ,n=1;lose:REQ,n=2;" + broken})
+    assert r.code == 0 and (tmp_path / "out").read_bytes() == data, r.errors()
+    assert is_promoted(r.errors() + "over rdma "), r.errors()
+    assert r.errors().count("continues over TCP, not RDMA") == 1, r.errors()
+
+
+@pytest.mark.skipif(IWARP or SOFTWARE, reason="TCP repeats what is lost, and software adapters lose nothing")
+@pytest.mark.may_skip("any", "TCP repeats what is lost, and software adapters lose nothing", on="sim")
+def test_the_end_that_accepts_reports_no_promotion(bench, tmp_path):
+    (tmp_path / "in").write_bytes(pattern(200 * BLOCK))
+    sink = bench.receive("-v", tmp_path / "out", transport="--transport=auto")
+    source = bench.send(sink.port, "-v", slowly, tmp_path / "in", transport="--transport=auto",
+                        env={"SIMVERBS_FAULT": "lose:REQ,n=1;lose:REQ,n=2"})
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert "RDMA works now" in source.errors() and "reconnected" not in sink.errors(), source.errors() + sink.errors()
+
+
 @pytest.mark.skipif(IWARP, reason="iWARP has no such message")
 @pytest.mark.may_skip("any", "iWARP has no such message", on="sim")
 def test_a_lost_rtu_costs_no_time(bench, tmp_path):

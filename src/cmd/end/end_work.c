@@ -39,6 +39,9 @@ void end_work_fill_session(struct end_work *w, struct session_opts *so)
 		.rails = m->rails,
 		.tos = m->tos,
 		.unchecked = orders_unchecked(&w->orders),
+		/* A measurement is of one transport. */
+		.keeps_transport = orders_have(&w->orders, START_MEMORY) ||
+				   orders_have(&w->orders, START_SCRATCH),
 		.bwlimit = m->bwlimit,
 		.timeout_ms = (int)m->timeout_ms,
 		.connect_timeout_ms = (int)m->connect_timeout_ms,

@@ -8,8 +8,8 @@
  * Lane 0 tries the ways to the places of an offer one after the other. Once one has worked, the
  * rails are that way and others that are at least as fast and share no port with each other at
  * either end: two addresses of one adapter are one rail. Lane i uses rail i modulo their number. A
- * rail that could not be connected is dead for the session, and its lanes use the others. TCP is
- * used only when no rail is left.
+ * rail that could not be connected is dead until a connection or a knock works, and its lanes use
+ * the others. TCP is used only when no rail is left.
  */
 
 #include <stdbool.h>
