@@ -137,6 +137,13 @@ int dup_above(int fd, int least)
 	return copy;
 }
 
+int set_nonblocking(int fd)
+{
+	int flags = fcntl(fd, F_GETFL);
+
+	return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
 void close_fd(int fd)
 {
 	int err = errno;

@@ -45,6 +45,9 @@ void raise_event(int fd);
 /* Duplicates fd to a number of at least `least', close-on-exec; -1 with errno. */
 int dup_above(int fd, int least);
 
+/* Makes reads and writes of fd not wait. Returns 0, or -1 with errno. */
+int set_nonblocking(int fd);
+
 /* Closes and ignores errors; fd may be negative. Keeps errno. */
 void close_fd(int fd);
 

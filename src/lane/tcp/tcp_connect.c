@@ -203,7 +203,7 @@ int tcp_take(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd,
 	struct wire *w;
 	ssize_t n;
 
-	if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0) {
+	if (set_nonblocking(fd)) {
 		fail_as(OUT_SOCKET, "lane %u: make a socket non-blocking: %m", lane_index(l));
 		close_fd(fd);
 		return -1;

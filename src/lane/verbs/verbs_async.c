@@ -10,7 +10,6 @@
  */
 
 #include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include "base/io.h"
 #include "base/log.h"
@@ -85,10 +84,10 @@ void verbs_async_read(struct verbs *v)
 
 int verbs_async_join(struct verbs *v)
 {
-	int fd = v->id->verbs->async_fd, flags = fcntl(fd, F_GETFL);
+	int fd = v->id->verbs->async_fd;
 
 	/* Several wires may read it at the same time, and one of them finds nothing. */
-	if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0)
+	if (set_nonblocking(fd))
 		return verbs_fail(v, OUT_TRANSPORT, "make the events of %s non-blocking: %m",
 				  ibv_get_device_name(v->id->verbs->device));
 	pthread_mutex_lock(&lock);

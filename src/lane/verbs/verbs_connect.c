@@ -3,7 +3,6 @@
 /* Connects a verbs wire: dials a listener, or takes a caller. */
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/clock.h"
+#include "base/io.h"
 #include "host/adapter.h"
 #include "lane/fault.h"
 #include "lane/hello.h"
@@ -157,14 +157,11 @@ static void name_wire(struct verbs *v)
 
 static int open_id(struct verbs *v)
 {
-	int flags;
-
 	v->events = rdma_create_event_channel();
 	if (!v->events)
 		return fail_as(OUT_TRANSPORT, "connect to %s: open /dev/infiniband/rdma_cm: %m",
 			       v->peer);
-	flags = fcntl(v->events->fd, F_GETFL);
-	if (flags < 0 || fcntl(v->events->fd, F_SETFL, flags | O_NONBLOCK) < 0)
+	if (set_nonblocking(v->events->fd))
 		return fail_as(OUT_TRANSPORT,
 			       "connect to %s: make the event channel non-blocking: %m", v->peer);
 	if (rdma_create_id(v->events, &v->id, v, RDMA_PS_TCP))

@@ -3,10 +3,10 @@
 /* Queues and registered memory of a verbs wire. */
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include "base/io.h"
 #include "host/numa.h"
 #include "lane/memlock.h"
 #include "lane/verbs/verbs_impl.h"
@@ -164,14 +164,12 @@ static int make_cq(struct verbs *v)
 	int entries = (int)(v->sends_max + count_receives(v));
 	int vectors = v->id->verbs->num_comp_vectors;
 	int vector = vectors > 0 ? (int)lane_index(v->lane) % vectors : 0;
-	int flags;
 
 	v->channel = ibv_create_comp_channel(v->id->verbs);
 	if (!v->channel)
 		return verbs_fail(v, OUT_TRANSPORT, "create a completion channel on %s: %m",
 				  device_name(v));
-	flags = fcntl(v->channel->fd, F_GETFL);
-	if (flags < 0 || fcntl(v->channel->fd, F_SETFL, flags | O_NONBLOCK) < 0)
+	if (set_nonblocking(v->channel->fd))
 		return verbs_fail(v, OUT_TRANSPORT,
 				  "make the completion channel of %s non-blocking: %m",
 				  device_name(v));

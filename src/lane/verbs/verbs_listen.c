@@ -112,17 +112,13 @@ bool verbs_behind(const union address *addr)
 {
 	struct rdma_event_channel *events;
 	struct rdma_cm_id *id = NULL;
-	union address a = *addr;
+	union address a = address_with_port(addr, 0);
 	unsigned devices, active;
 	bool behind;
 
 	count_devices(&devices, &active);
 	if (!active || access(cm_device, R_OK | W_OK))
 		return false;
-	if (a.sa.sa_family == AF_INET6)
-		a.in6.sin6_port = 0;
-	else
-		a.in4.sin_port = 0;
 	events = rdma_create_event_channel();
 	if (!events)
 		return false;
@@ -136,29 +132,18 @@ bool verbs_behind(const union address *addr)
 
 /* ---- listening ---------------------------------------------------------------------- */
 
-static int set_nonblocking(int fd)
+static unsigned port_of(const union address *a)
 {
-	int flags = fcntl(fd, F_GETFL);
-
-	return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
-}
-
-static void set_port(union address *a, unsigned port)
-{
-	if (a->sa.sa_family == AF_INET6)
-		a->in6.sin6_port = htons((uint16_t)port);
-	else
-		a->in4.sin_port = htons((uint16_t)port);
+	return ntohs(a->sa.sa_family == AF_INET6 ? a->in6.sin6_port : a->in4.sin_port);
 }
 
 /* Tries one port. Returns 0, or -1 with errno. */
 static int listen_once(struct verbs_listener *v, const union address *addr, unsigned tos,
 		       unsigned port)
 {
-	union address a = *addr;
+	union address a = address_with_port(addr, port);
 	int err;
 
-	set_port(&a, port);
 	if (rdma_create_id(v->events, &v->id, NULL, RDMA_PS_TCP)) {
 		v->id = NULL;
 		return -1;
@@ -181,8 +166,7 @@ static int listen_once(struct verbs_listener *v, const union address *addr, unsi
 static int listen_somewhere(struct verbs_listener *v, const union address *addr, unsigned lo,
 			    unsigned hi, unsigned tos)
 {
-	unsigned fixed =
-		ntohs(addr->sa.sa_family == AF_INET6 ? addr->in6.sin6_port : addr->in4.sin_port);
+	unsigned fixed = port_of(addr);
 	int rc = -1;
 
 	if (fixed)
@@ -233,8 +217,7 @@ int verbs_listen(const union address *addr, unsigned lo, unsigned hi, unsigned t
 		goto failed;
 	}
 	*port = ntohs(rdma_get_src_port(v->id));
-	v->at = *addr;
-	set_port(&v->at, *port);
+	v->at = address_with_port(addr, *port);
 	v->tos = tos;
 	*out = v;
 	return 0;
@@ -266,9 +249,7 @@ bool verbs_listener_is_lost(const struct verbs_listener *v)
 
 bool verbs_relisten(struct verbs_listener *v)
 {
-	in_port_t port = v->at.sa.sa_family == AF_INET6 ? v->at.in6.sin6_port : v->at.in4.sin_port;
-
-	return listen_once(v, &v->at, v->tos, ntohs(port)) == 0;
+	return listen_once(v, &v->at, v->tos, port_of(&v->at)) == 0;
 }
 
 /* ---- callers ------------------------------------------------------------------------ */
