@@ -86,10 +86,8 @@ def unix_sockets():
 
 
 def shared_memory():
-    """The names of all POSIX and System V shared memory. Directories in /dev/shm belong to other tests."""
-    with os.scandir("/dev/shm") as entries:
-        posix = {e.name for e in entries if not e.is_dir(follow_symlinks=False)}
-    return posix | {"System V segment " + line.split()[1].decode() for line in read("/proc/sysvipc/shm").splitlines()[1:]}
+    """The names of all POSIX and System V shared memory."""
+    return set(os.listdir("/dev/shm")) | {"System V segment " + line.split()[1].decode() for line in read("/proc/sysvipc/shm").splitlines()[1:]}
 
 
 class Cpu:
