@@ -3,14 +3,6 @@
 
 #include <limits.h>
 
-uint64_t clock_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 uint64_t clock_ms(void)
 {
 	return clock_ns() / 1000000u;
@@ -27,11 +19,12 @@ int clock_left(uint64_t deadline_ms)
 
 struct timespec clock_after(uint64_t ms)
 {
-	struct timespec t;
+	uint64_t now = clock_ns();
+	struct timespec t = {
+		.tv_sec = (time_t)(now / 1000000000 + ms / 1000),
+		.tv_nsec = (long)(now % 1000000000 + ms % 1000 * 1000000),
+	};
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	t.tv_sec += (time_t)(ms / 1000);
-	t.tv_nsec += (long)(ms % 1000) * 1000000;
 	if (t.tv_nsec >= 1000000000) {
 		t.tv_sec++;
 		t.tv_nsec -= 1000000000;
