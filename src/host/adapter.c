@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
-#include "host/adapter_sysfs.h"
+#include "host/sysfs.h"
 
 /* ---- reading sysfs --------------------------------------------------------------------------- */
 

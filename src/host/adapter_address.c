@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "host/adapter.h"
-#include "host/adapter_sysfs.h"
+#include "host/sysfs.h"
 
 enum { LOWER_MOST = 3 }; /* a VLAN on a bond on a port */
 

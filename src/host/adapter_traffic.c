@@ -8,7 +8,7 @@
 #include <unistd.h>
 #include "base/io.h"
 #include "host/adapter.h"
-#include "host/adapter_sysfs.h"
+#include "host/sysfs.h"
 
 /* ---- the type of service --------------------------------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef HOST_ADAPTER_SYSFS_H
-#define HOST_ADAPTER_SYSFS_H
+#ifndef HOST_SYSFS_H
+#define HOST_SYSFS_H
 
 /* Reads small files of sysfs, for adapter*.c only. A file that is missing or unreadable counts as
  * "". */
