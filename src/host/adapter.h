@@ -8,7 +8,6 @@
  * that the kernel does not report is 0, a text "".
  */
 
-#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -78,6 +77,8 @@ bool adapter_behind(const char *root, const union address *local, struct adapter
 bool netdev_of_address(const union address *local, char *to, size_t size);
 /* MTU of the network device with a local address; 0: unknown. */
 unsigned netdev_mtu(const union address *local);
+/* The rate in Mbit/s that a network device of this host reports; 0: unknown. */
+unsigned netdev_mbits(const char *netdev);
 
 /*
  * RoCE: the ToS of connections for which no program chooses one (default_roce_tos of the kernel's
@@ -94,9 +95,6 @@ bool adapter_ecn(const char *root, const struct adapter *a, uint8_t *notifies, u
 /* Whether the adapter may mark its PCIe writes as free to overtake each other. */
 enum pcie_ordering { PCIE_ORDER_UNKNOWN, PCIE_ORDER_STRICT, PCIE_ORDER_RELAXED };
 enum pcie_ordering adapter_ordering(const char *root, const struct adapter *a);
-
-/* The processors of a NUMA node; false if there is no such node. */
-bool numa_node_cpus(const char *root, int node, cpu_set_t *out);
 
 enum gid_type { GID_IB, GID_ROCE_1, GID_ROCE_2 };
 

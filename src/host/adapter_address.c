@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Finds the adapter of an address; GIDs; NUMA nodes. */
+/* Finds the adapter of an address; GIDs; network devices. */
 
 #include <ifaddrs.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -223,30 +224,12 @@ unsigned netdev_mtu(const union address *local)
 	return (unsigned)sysfs_number(0, "%s/class/net/%s/mtu", sysfs_root(NULL), name);
 }
 
-/* ---- NUMA ------------------------------------------------------------------------------------ */
-
-/* "0-15,32-47" */
-bool numa_node_cpus(const char *root, int node, cpu_set_t *out)
+unsigned netdev_mbits(const char *netdev)
 {
-	char list[4096], *at = list;
+	/* -1 means unknown. */
+	long rate = strchr(netdev, '/')
+			    ? 0
+			    : sysfs_number(0, "%s/class/net/%s/speed", sysfs_root(NULL), netdev);
 
-	CPU_ZERO(out);
-	if (node < 0 || !sysfs_text(list, sizeof list, "%s/devices/system/node/node%d/cpulist",
-				    sysfs_root(root), node))
-		return false;
-	while (*at) {
-		char *end;
-		unsigned long first = strtoul(at, &end, 10), last = first;
-
-		if (end == at)
-			break;
-		if (*end == '-')
-			last = strtoul(end + 1, &end, 10);
-		for (unsigned long cpu = first; cpu <= last && cpu < CPU_SETSIZE; cpu++)
-			CPU_SET(cpu, out);
-		at = *end == ',' ? end + 1 : end;
-		if (*end != ',')
-			break;
-	}
-	return CPU_COUNT(out) > 0;
+	return rate > 0 && rate <= INT_MAX ? (unsigned)rate : 0;
 }

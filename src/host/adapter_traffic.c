@@ -3,6 +3,7 @@
 /* Adapters: the class of their traffic, congestion control, and the order of PCIe writes. */
 
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>

@@ -2,57 +2,59 @@
 #include "host/numa.h"
 
 #include <linux/mempolicy.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 #include "base/log.h"
-#include "host/adapter.h"
+#include "host/sysfs.h"
 
 enum { NODES_MAX = 1024, WORD = 8 * sizeof(unsigned long) };
 
-/* Returns the first number in a small file; -1: none. */
-static int read_number(const char *path)
-{
-	FILE *f = fopen(path, "re");
-	int n;
-
-	if (!f)
-		return -1;
-	if (fscanf(f, "%d", &n) != 1)
-		n = -1;
-	fclose(f);
-	return n;
-}
-
 static bool has_several_nodes(const char *root)
 {
-	char path[512], list[256] = "";
-	FILE *f;
+	char list[256];
 
-	snprintf(path, sizeof path, "%s/devices/system/node/online", root);
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	if (!fgets(list, sizeof list, f))
-		list[0] = '\0';
-	fclose(f);
+	sysfs_text(list, sizeof list, "%s/devices/system/node/online", root);
 	/* "0" is one, "0-1" and "0,2" are more. */
 	return strpbrk(list, "-,") != NULL;
 }
 
 int numa_node_of(const char *root, const char *device)
 {
-	const char *sys = root ? root : "/sys";
-	char path[512];
-	int node;
+	long node;
 
-	if (strchr(device, '/') || !has_several_nodes(sys))
+	root = sysfs_root(root);
+	if (strchr(device, '/') || !has_several_nodes(root))
 		return -1;
-	snprintf(path, sizeof path, "%s/class/infiniband/%s/device/numa_node", sys, device);
-	node = read_number(path);
-	return node >= 0 && node < NODES_MAX ? node : -1;
+	node = sysfs_number(-1, "%s/class/infiniband/%s/device/numa_node", root, device);
+	return node >= 0 && node < NODES_MAX ? (int)node : -1;
+}
+
+/* "0-15,32-47" */
+bool numa_node_cpus(const char *root, int node, cpu_set_t *out)
+{
+	char list[4096], *at = list;
+
+	CPU_ZERO(out);
+	if (node < 0 || !sysfs_text(list, sizeof list, "%s/devices/system/node/node%d/cpulist",
+				    sysfs_root(root), node))
+		return false;
+	while (*at) {
+		char *end;
+		unsigned long first = strtoul(at, &end, 10), last = first;
+
+		if (end == at)
+			break;
+		if (*end == '-')
+			last = strtoul(end + 1, &end, 10);
+		for (unsigned long cpu = first; cpu <= last && cpu < CPU_SETSIZE; cpu++)
+			CPU_SET(cpu, out);
+		at = *end == ',' ? end + 1 : end;
+		if (*end != ',')
+			break;
+	}
+	return CPU_COUNT(out) > 0;
 }
 
 bool numa_processors(const char *root, int node, const cpu_set_t *allowed, cpu_set_t *out)

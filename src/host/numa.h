@@ -15,6 +15,8 @@
 /* The node of an adapter (not of a port) on a machine with several nodes; -1: no choice. root as in
  * host/adapter.h. */
 int numa_node_of(const char *root, const char *device);
+/* The processors of a NUMA node; false if there is no such node. */
+bool numa_node_cpus(const char *root, int node, cpu_set_t *out);
 /* Those of the allowed processors that belong to a node; false if there are none. */
 bool numa_processors(const char *root, int node, const cpu_set_t *allowed, cpu_set_t *out);
 

@@ -2,15 +2,12 @@
 #include "cmd/bench/bench.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
-#include <fcntl.h>
 #include <net/if.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#include "base/io.h"
 #include "host/adapter.h"
 #include "host/own_address.h"
+#include "host/sysfs.h"
 
 static double mbits_to_bytes(double mbits)
 {
@@ -90,26 +87,22 @@ static bool parse_peer_address(const char *text, union address *a)
 /* Whether the device, or one below it, is hardware. Virtual devices report meaningless speeds. */
 static bool is_hardware_netdev(const char *dev)
 {
-	char path[ADAPTER_TEXT + 32];
-	struct dirent *e;
+	struct dirent **names;
+	int count = sysfs_names(&names, "/sys/class/net/%s", dev);
 	bool real = false;
-	DIR *dir;
 
-	snprintf(path, sizeof path, "/sys/class/net/%s", dev);
-	dir = opendir(path);
-	while (dir && !real && (e = readdir(dir)))
-		real = strcmp(e->d_name, "device") == 0 || strncmp(e->d_name, "lower_", 6) == 0;
-	if (dir)
-		closedir(dir);
+	for (int i = 0; i < count && !real; i++)
+		real = strcmp(names[i]->d_name, "device") == 0 ||
+		       strncmp(names[i]->d_name, "lower_", 6) == 0;
+	sysfs_names_free(names, count);
 	return real;
 }
 
 static void read_netdev_rate(const char *how, struct nic_limit *out)
 {
-	char dev[ADAPTER_TEXT], path[sizeof dev + 32], text[32] = "";
 	union address to, local;
-	ssize_t n;
-	int fd;
+	char dev[ADAPTER_TEXT];
+	unsigned rate;
 
 	if (!parse_peer_address(how, &to) || own_address_toward(&to, &local) ||
 	    !netdev_of_address(&local, dev, sizeof dev))
@@ -117,13 +110,10 @@ static void read_netdev_rate(const char *how, struct nic_limit *out)
 	/* Traffic to an address of this host does not pass through its device. */
 	if (address_same(&to, &local) || !is_hardware_netdev(dev))
 		return;
-	snprintf(path, sizeof path, "/sys/class/net/%s/speed", dev);
-	fd = RETRIED(open(path, O_RDONLY | O_CLOEXEC));
-	n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-	close_fd(fd);
-	if (n <= 0 || atof(text) <= 0)
+	rate = netdev_mbits(dev);
+	if (!rate)
 		return;
-	out->rate = mbits_to_bytes(atof(text));
+	out->rate = mbits_to_bytes(rate);
 	snprintf(out->name, sizeof out->name, "%s", dev);
 }
 

@@ -2,7 +2,6 @@
 
 /* The build, the kernel's modules and device files, and adapters without a driver. */
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -12,6 +11,7 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 #include "cmd/check/survey.h"
+#include "host/sysfs.h"
 #include "lane/verbs/verbs_connect.h"
 
 /* An adapter may have hundreds of functions with the same problem. */
@@ -30,30 +30,6 @@ static bool has_file(const struct survey *s, const char *fmt, ...)
 	va_end(ap);
 	snprintf(path, sizeof path, "%s%.2000s", s->top, rest);
 	return access(path, F_OK) == 0;
-}
-
-/* Reads the first line of a file below s->top. */
-static bool read_first_line(const struct survey *s, char *to, size_t size, const char *fmt, ...)
-	__attribute__((format(printf, 4, 5)));
-static bool read_first_line(const struct survey *s, char *to, size_t size, const char *fmt, ...)
-{
-	char rest[PATH_MAX / 2], path[PATH_MAX];
-	va_list ap;
-	FILE *f;
-	bool got;
-
-	va_start(ap, fmt);
-	vsnprintf(rest, sizeof rest, fmt, ap);
-	va_end(ap);
-	snprintf(path, sizeof path, "%s%.2000s", s->top, rest);
-	to[0] = '\0';
-	f = fopen(path, "re");
-	if (!f)
-		return false;
-	got = fgets(to, (int)size, f) != NULL;
-	to[strcspn(to, "\n")] = '\0';
-	fclose(f);
-	return got;
 }
 
 /* ---- modules --------------------------------------------------------------------------------- */
@@ -179,13 +155,10 @@ static bool check_device_access(const struct survey *s, const char *name)
 
 static void look_at_devices(const struct survey *s)
 {
-	char path[PATH_MAX];
 	unsigned right = 0, wrong = 0;
 	struct dirent **names;
-	int count;
+	int count = sysfs_names(&names, "%s/class/infiniband_verbs", s->sys);
 
-	snprintf(path, sizeof path, "%s/sys/class/infiniband_verbs", s->top);
-	count = scandir(path, &names, NULL, versionsort);
 	for (int i = 0; i < count; i++) {
 		if (strncmp(names[i]->d_name, "uverbs", 6) == 0 && wrong < SIMILAR_SHOWN) {
 			bool may = check_device_access(s, names[i]->d_name);
@@ -193,10 +166,8 @@ static void look_at_devices(const struct survey *s)
 			right += may;
 			wrong += !may;
 		}
-		free(names[i]);
 	}
-	if (count >= 0)
-		free(names);
+	sysfs_names_free(names, count);
 	/* A missing module has been reported already. */
 	if (is_loaded(s, &modules[2]) && !check_device_access(s, "rdma_cm"))
 		wrong++;
@@ -267,24 +238,17 @@ static bool has_port(const struct survey *s, const char *pci)
 
 static void look_at_function(const struct survey *s, const char *pci, unsigned *count)
 {
-	char text[64], path[PATH_MAX], link[PATH_MAX] = "";
-	const char *driver = "";
+	char text[64], driver[64];
 	unsigned class, vendor;
-	ssize_t len;
 
-	if (!read_first_line(s, text, sizeof text, "/sys/bus/pci/devices/%.40s/class", pci))
+	if (!sysfs_text(text, sizeof text, "%s/bus/pci/devices/%s/class", s->sys, pci))
 		return;
 	class = (unsigned)strtoul(text, NULL, 16) >> 8;
 	if ((class != 0x0200 && class != 0x0207) || has_port(s, pci) ||
-	    !read_first_line(s, text, sizeof text, "/sys/bus/pci/devices/%.40s/vendor", pci))
+	    !sysfs_text(text, sizeof text, "%s/bus/pci/devices/%s/vendor", s->sys, pci))
 		return;
 	vendor = (unsigned)strtoul(text, NULL, 16);
-	snprintf(path, sizeof path, "%s/sys/bus/pci/devices/%.40s/driver", s->top, pci);
-	len = readlink(path, link, sizeof link - 1);
-	if (len > 0) {
-		link[len] = '\0';
-		driver = strrchr(link, '/') ? strrchr(link, '/') + 1 : link;
-	}
+	sysfs_link(driver, sizeof driver, "%s/bus/pci/devices/%s/driver", s->sys, pci);
 	for (unsigned i = 0; i < sizeof rdma_drivers / sizeof *rdma_drivers; i++) {
 		if (rdma_drivers[i].vendor != vendor || strcmp(rdma_drivers[i].net, driver) != 0)
 			continue;
@@ -296,20 +260,13 @@ static void look_at_function(const struct survey *s, const char *pci, unsigned *
 
 static void look_at_functions(const struct survey *s)
 {
-	char path[PATH_MAX];
 	struct dirent **names;
 	unsigned bad = 0;
-	int count;
+	int count = sysfs_names(&names, "%s/bus/pci/devices", s->sys);
 
-	snprintf(path, sizeof path, "%s/sys/bus/pci/devices", s->top);
-	count = scandir(path, &names, NULL, versionsort);
-	for (int i = 0; i < count; i++) {
-		if (names[i]->d_name[0] != '.')
-			look_at_function(s, names[i]->d_name, &bad);
-		free(names[i]);
-	}
-	if (count >= 0)
-		free(names);
+	for (int i = 0; i < count; i++)
+		look_at_function(s, names[i]->d_name, &bad);
+	sysfs_names_free(names, count);
 	if (bad > SIMILAR_SHOWN)
 		survey_found(s, FINDING_INFO, "hardware", "", NULL,
 			     "%u more PCI functions have the same problem", bad - SIMILAR_SHOWN);

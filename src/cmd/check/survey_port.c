@@ -7,6 +7,7 @@
 #include <string.h>
 #include "base/fail.h"
 #include "cmd/check/survey.h"
+#include "host/numa.h"
 #include "lane/verbs/verbs_connect.h"
 #include "lane/verbs/verbs_port.h"
 

@@ -2,7 +2,6 @@
 
 /* RDMA listeners and their callers, and the RDMA devices of this host. */
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/io.h"
+#include "host/sysfs.h"
 #include "lane/verbs/verbs_impl.h"
 
 enum {
@@ -34,48 +34,29 @@ static const char cm_device[] = "/dev/infiniband/rdma_cm";
 /* Whether a port of this device is active. */
 static bool is_device_active(const char *device)
 {
-	char path[600], state[32];
-	struct dirent *e;
+	struct dirent **ports;
+	int count = sysfs_names(&ports, "%s/%s/ports", sysfs_devices, device);
 	bool active = false;
-	DIR *ports;
+	char state[32];
 
-	snprintf(path, sizeof path, "%s/%s/ports", sysfs_devices, device);
-	ports = opendir(path);
-	while (ports && !active && (e = readdir(ports))) {
-		ssize_t n;
-		int fd;
-
-		if (e->d_name[0] == '.')
-			continue;
-		snprintf(path, sizeof path, "%s/%s/ports/%s/state", sysfs_devices, device,
-			 e->d_name);
-		fd = RETRIED(open(path, O_RDONLY | O_CLOEXEC));
-		n = fd < 0 ? -1 : read_full(fd, state, sizeof state - 1);
-		close_fd(fd);
-		if (n < 0)
-			continue;
-		state[n] = '\0';
-		active = strstr(state, "ACTIVE") != NULL;
-	}
-	if (ports)
-		closedir(ports);
+	for (int i = 0; i < count && !active; i++)
+		active = sysfs_text(state, sizeof state, "%s/%s/ports/%s/state", sysfs_devices,
+				    device, ports[i]->d_name) &&
+			 strstr(state, "ACTIVE");
+	sysfs_names_free(ports, count);
 	return active;
 }
 
 static void count_devices(unsigned *devices, unsigned *active)
 {
-	DIR *dir = opendir(sysfs_devices);
-	struct dirent *e;
+	struct dirent **names;
+	int count = sysfs_names(&names, "%s", sysfs_devices);
 
-	*devices = *active = 0;
-	while (dir && (e = readdir(dir))) {
-		if (e->d_name[0] == '.')
-			continue;
-		++*devices;
-		*active += is_device_active(e->d_name);
-	}
-	if (dir)
-		closedir(dir);
+	*devices = (unsigned)count;
+	*active = 0;
+	for (int i = 0; i < count; i++)
+		*active += is_device_active(names[i]->d_name);
+	sysfs_names_free(names, count);
 }
 
 bool verbs_present(char *why, size_t size)

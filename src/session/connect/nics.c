@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "session/connect/nics.h"
 
-#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/cpu.h"
@@ -54,26 +53,6 @@ static void survey_nic_ports(const union address *at, unsigned count, unsigned r
 	out->rate = (uint64_t)best * links;
 }
 
-/* The rate in Mbit/s that a network device reports; 0: unknown. */
-static unsigned netdev_rate(const char *name)
-{
-	char path[128];
-	FILE *f;
-	int rate;
-
-	if (strchr(name, '/'))
-		return 0;
-	snprintf(path, sizeof path, "/sys/class/net/%s/speed", name);
-	f = fopen(path, "re");
-	if (!f)
-		return 0;
-	/* -1 means unknown. */
-	if (fscanf(f, "%d", &rate) != 1 || rate < 0)
-		rate = 0;
-	fclose(f);
-	return (unsigned)rate;
-}
-
 static void survey_netdevs(const union address *at, unsigned count, struct sizing_for *out)
 {
 	out->links = 1;
@@ -83,7 +62,7 @@ static void survey_netdevs(const union address *at, unsigned count, struct sizin
 
 		if (address_is_loopback(&at[i]) || !netdev_of_address(&at[i], name, sizeof name))
 			continue;
-		rate = netdev_rate(name);
+		rate = netdev_mbits(name);
 		if (rate > out->rate)
 			out->rate = rate;
 	}

@@ -14,6 +14,7 @@
 #include "folder.h"
 #include "host/adapter.h"
 #include "host/dcb.h"
+#include "host/numa.h"
 #include "recorded.h"
 
 static const char *sys(const char *tree)
