@@ -169,18 +169,15 @@ static bool loses_times_in_log(int fd)
 	return RETRIED(fstatfs(fd, &fs)) == 0 && (unsigned long)fs.f_type == BTRFS_SUPER_MAGIC;
 }
 
+/* sync: dir_sync or dir_sync_all */
 static int sync_finished_dir(struct place_dir *d, int fd, int (*sync)(int))
 {
 	char shown[SHOWN_ROOM];
-	int own = dir_reopen(fd);
-	int ret = own < 0 || sync(own) ? 1 : 0;
 
-	if (ret) {
-		place_path(d, "", shown, sizeof shown);
-		fail("fsync directory %s: %m", shown);
-	}
-	close_fd(own);
-	return ret ? -1 : 0;
+	if (sync(fd) == 0)
+		return 0;
+	place_path(d, "", shown, sizeof shown);
+	return fail("fsync directory %s: %m", shown);
 }
 
 static void report_dir_failed(const struct place_dir *d, struct place_finish *f)
@@ -200,7 +197,7 @@ static void commit_dirs(struct place_dir **uncommitted, struct place_finish *f)
 	*uncommitted = NULL;
 	if (!d)
 		return;
-	if (fd < 0 || sync_finished_dir(d, fd, syncfs))
+	if (fd < 0 || sync_finished_dir(d, fd, dir_sync_all))
 		report_dir_failed(d, f);
 	if (fd >= 0)
 		dir_release(d);
@@ -214,7 +211,7 @@ static void finish_dir(struct place_dir *d, struct place_dir **uncommitted, stru
 	if (fd >= 0) {
 		ret = set_dir_metadata(d, fd);
 		if (ret == 0 && d->place->rules->fsync && !commits)
-			ret = sync_finished_dir(d, fd, fsync);
+			ret = sync_finished_dir(d, fd, dir_sync);
 		dir_release(d);
 	}
 	if (ret) {

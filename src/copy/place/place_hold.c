@@ -48,13 +48,23 @@ int dir_reopen(int fd)
 	return RETRIED(openat(fd, ".", O_RDONLY | OPEN_FLAGS));
 }
 
-int dir_sync(int fd)
+static int sync_reopened(int fd, int (*sync)(int))
 {
 	int own = dir_reopen(fd);
-	int ret = own < 0 ? -1 : fsync(own);
+	int ret = own < 0 ? -1 : sync(own);
 
 	close_fd(own);
 	return ret;
+}
+
+int dir_sync(int fd)
+{
+	return sync_reopened(fd, fsync);
+}
+
+int dir_sync_all(int fd)
+{
+	return sync_reopened(fd, syncfs);
 }
 
 /* ---- copy/names/held_dir.h -------------------------------------------------------------- */

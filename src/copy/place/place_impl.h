@@ -213,6 +213,8 @@ int dir_open(int in, const char *name, struct stat *st);
 int dir_reopen(int fd);
 /* fsyncs the directory fd, which may be open with O_PATH.  -1 with errno. */
 int dir_sync(int fd);
+/* The same for the whole file system that the directory is on. */
+int dir_sync_all(int fd);
 void dirs_free(struct place *p);
 
 /* ---- place_marker.c -------------------------------------------------------------------- */

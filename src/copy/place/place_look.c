@@ -134,11 +134,10 @@ static int touch_same(const struct place_entry *s, int fd)
 static int sync_closed(const struct place_entry *s)
 {
 	char shown[SHOWN_ROOM];
-	int fd = open_path_only(s), dir = dir_reopen(s->dirfd);
-	int ret = fd < 0 || dir < 0 || syncfs(dir) ? fail("fsync %s: %m", entry_shown(s, shown))
+	int fd = open_path_only(s);
+	int ret = fd < 0 || dir_sync_all(s->dirfd) ? fail("fsync %s: %m", entry_shown(s, shown))
 						   : touch_same(s, fd);
 
-	close_fd(dir);
 	close_fd(fd);
 	return ret;
 }
