@@ -17,11 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "place_rig.h"
+#include "dst_rig.h"
 
-static struct rules rules;
-static struct place *place;
-static struct place_dir *top;
 static unsigned private_checks;
 
 bool __real_place_is_private(struct place *p, int dirfd);
@@ -42,12 +39,9 @@ static int enter(void **state)
 /* Enter dst, made by this run, or existing. */
 static void begin(bool there)
 {
-	struct place_opts o = {.target = "dst", .peer = "h", .rules = &rules};
-
 	if (there)
 		make_dir("dst", 0755);
-	place = open_place(&o);
-	top = put_contents(place, 0755);
+	begin_run();
 }
 
 static struct placement *write_whole(const char *name, mode_t mode, const char *text)
