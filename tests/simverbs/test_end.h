@@ -39,7 +39,7 @@ uint16_t end_listen(struct end *e, const char *ip);
 void end_take(struct end *e, struct end_event *request);
 /* Resolves the address and the route. */
 void end_resolve(struct end *e, const char *ip, uint16_t port);
-/* The queue pair and END_SLOTS receives. */
+/* Makes the queue pair, registers the memory, and posts that many receives. */
 void end_equip(struct end *e, unsigned receives, int access);
 /* Waits for an event of the id. */
 struct end_event end_expect(struct end *e);
