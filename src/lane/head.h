@@ -101,6 +101,7 @@ void lane_refusal_encode(const struct lane_refusal *f, uint8_t to[static LANE_RE
 /* len may exceed what was sent. -1: the refusal has no known meaning. */
 int lane_refusal_decode(const void *from, size_t len, struct lane_refusal *f);
 
+/* The first LANE_TOKEN bytes of HMAC-SHA256(secret, "sluice token" || nonces || lane || epoch). */
 void lane_token(const struct lane_key *key, uint16_t lane, uint32_t epoch,
 		uint8_t to[static LANE_TOKEN]);
 

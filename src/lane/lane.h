@@ -26,9 +26,9 @@
  * function for another wire. The source then sends again, in order, every block that the sink had
  * not stored. The layers above the lane do not notice.
  *
- * All calls return 0, or -1 with a failure. After -1 only lane_stats() and lane_close() may follow.
- * Only one thread at a time may use a lane, but any thread may call lane_abort(), lane_break(),
- * lane_break_wire() and lane_stats().
+ * The calls that move blocks return 0, or -1 with a failure. After -1 the lane is dead, and each of
+ * them returns -1 with the same failure. Only one thread at a time may use a lane, but any thread
+ * may call what is marked "Any thread".
  *
  * The process must ignore SIGPIPE. TCP lanes don't raise it, but siw (Linux 6.1) sends on its own
  * socket within a post, without MSG_NOSIGNAL.
@@ -61,7 +61,7 @@ enum rdma_op {
 
 /* What the layer above put into a block. The block's head carries it. */
 enum block_kind {
-	BLOCK_RECORDS = 1, /* records of protocol/message.h, packed */
+	BLOCK_RECORDS = 1, /* records of protocol/record.h, packed */
 	BLOCK_EXTENT = 2, /* bytes of file `file' at pos */
 };
 
@@ -72,7 +72,7 @@ struct block {
 	uint32_t file; /* file id of an extent */
 	uint64_t pos; /* offset of data[0] in that file */
 	/* Of data at pos, computed as in lane/cell_hash.h. The source sets it with block_seal(); at
-	 * the sink it is set and verified. */
+	 * the sink it is set and verified, except on lanes that are unchecked. */
 	uint64_t hash[2];
 	bool sealed;
 
@@ -89,11 +89,12 @@ struct wire;
 
 /*
  * Gets a wire for a lane. The lane calls it in the lane's thread, with no wire attached. The first
- * call on the lane asks with epoch 0. That includes lane_get(): connecting must not wait for the
+ * lane_get() or lane_recv() calls it with epoch 0, so that connecting does not wait for the
  * source's first data. Later calls ask with the epoch after that of the last wire. The function
  * does what the protocol requires (fencing, connecting) and calls lane_attach(). It returns 0, or
- * -1 with a failure if it cannot mend the lane. why is the reason why the last wire broke, "" the
- * first time. The function may wait; lane_abort() ends every wait in it.
+ * -1 with a failure if it cannot mend the lane, which is then dead. why is the reason why the last
+ * wire broke, "" the first time. The function may wait; it must end each of its waits when the lane
+ * is aborted (lane_abort_fd()).
  */
 typedef int (*lane_mend_fn)(void *ctx, struct lane *lane, uint32_t epoch, const char *why);
 
@@ -135,6 +136,7 @@ struct lane_stats {
 
 /* Allocates the pool: depth blocks, each with a page for its head. Does not connect. */
 int lane_open(const struct lane_setup *setup, struct lane **out);
+/* Accepts NULL. No other thread may use the lane any more. */
 void lane_close(struct lane *l);
 
 int lane_get(struct lane *l, struct block **out);
@@ -145,19 +147,20 @@ struct block *lane_more(struct lane *l);
 void lane_begin(struct block *b);
 int lane_send(struct lane *l, struct block *b);
 int lane_flush(struct lane *l);
-/* Source: process the credits that have arrived, and get a new wire if the wire broke. For a thread
- * that waits for something else than its lane. Returns 1 while blocks are sent and not known to be
- * stored, else 0. */
+/* Source: processes the credits that have arrived, and gets a new wire if the wire broke, which may
+ * take time. For a thread that waits for something other than its lane. Returns 1 while blocks are
+ * sent and not known to be stored, else 0; or -1. */
 int lane_tend(struct lane *l);
 
 int lane_recv(struct lane *l, struct block **out);
 int lane_put(struct lane *l, struct block *b);
 
-/* Ends the lane because the session ended: every call on it, now and later, soon returns -1. */
+/* Ends the lane because the session ended: every call on it, now and later, soon returns -1. Any
+ * thread. */
 void lane_abort(struct lane *l);
 
-/* The peer reports that the wire of this epoch is bad: the lane's thread will find it broken. Has
- * no effect if the lane is at another epoch. Any thread. */
+/* The peer reports that the wire of this epoch is bad: the lane's thread will find it broken. A
+ * wire of this epoch that is attached later breaks at once. Any thread. */
 void lane_break(struct lane *l, uint32_t epoch, const char *why);
 
 /* The lane's thread will find the wire that is attached now broken. Has no effect if there is none.
@@ -169,7 +172,8 @@ void lane_held(struct lane *l, uint32_t epoch, bool busy);
 /* Sink: the source asks whether the lane's thread is busy, that is, not waiting for the wire. Any
  * thread. */
 bool lane_check(struct lane *l, uint32_t epoch);
-/* When the last message from the peer arrived over a wire of this lane (clock_ms); 0: never. */
+/* When the last message from the peer arrived over a wire of this lane (clock_ms); 0: never. Any
+ * thread. */
 uint64_t lane_heard_ms(const struct lane *l);
 /* MTU of the network device under the wire; 0: unknown. Any thread. */
 uint32_t lane_mtu(const struct lane *l);
@@ -186,8 +190,9 @@ int lane_timeout_ms(const struct lane *l);
 enum rdma_op lane_rdma_op(const struct lane *l); /* never AUTO */
 unsigned lane_tos(const struct lane *l);
 uint32_t lane_host_rtt_us(const struct lane *l);
-/* Sink: blocks put.  Source: blocks known to be stored. */
+/* Sink: blocks put. Source: blocks known to be stored. Any thread. */
 uint64_t lane_stored(const struct lane *l);
+/* Any thread. */
 void lane_stats(const struct lane *l, struct lane_stats *out);
 /* Sink: a number that changes whenever anything arrives, even a part of a block. Any thread. */
 uint64_t lane_activity(struct lane *l);
@@ -211,8 +216,9 @@ uint64_t lane_sign_ms(const struct lane *l);
 /*
  * Attaches a connected wire to the lane. The lane owns the wire from here on, also on failure.
  * Source: stored is the number of blocks that the sink reported as stored (0 for epoch 0). The lane
- * frees that many blocks and sends the rest again. If the number is impossible, that is a protocol
- * failure and the lane closes the wire. Sink: stored is ignored.
+ * frees that many blocks, and sends the rest again after the mend function has returned. If the
+ * number is impossible, that is a protocol failure and the lane closes the wire. Sink: stored is
+ * ignored.
  */
 int lane_attach(struct lane *l, struct wire *w, uint64_t stored);
 
@@ -231,6 +237,7 @@ uint64_t lane_stopped_ms(const struct lane *l);
 
 /* A descriptor that polls readable once the lane is aborted. For waits in mend functions. */
 int lane_abort_fd(const struct lane *l);
+/* Any thread. */
 bool lane_aborted(const struct lane *l);
 
 /* The pool's memory, for wire constructors that register it. */

@@ -24,10 +24,11 @@
 
 struct channel;
 
-/* Owns both descriptors, which may be equal, and makes them non-blocking. */
+/* Owns both descriptors, which may be equal, also on failure. Makes them non-blocking;
+ * channel_free() restores that before it closes them, because a terminal is shared with others. */
 int channel_over_fds(int in, int out, struct channel **out_ch);
 
-/* A TLS session over a connected socket, before its handshake. Owns fd. */
+/* A TLS session over a connected socket, before its handshake. Owns fd, also on failure. */
 int channel_tls_client(int fd, const struct psk *key, struct channel **out);
 int channel_tls_server(int fd, const struct psk *key, struct channel **out);
 /* One step of the handshake. Returns 1 when done (at once for descriptors), 0 for "not now", -1 on
@@ -36,7 +37,8 @@ int channel_tls_server(int fd, const struct psk *key, struct channel **out);
 int channel_handshake(struct channel *c);
 /* Sets the peer's name in failures ("the peer" by default). Copies name. */
 void channel_set_peer(struct channel *c, const char *name);
-/* Derives 32 secret bytes for the lanes, known only to both ends of a finished TLS session. */
+/* Derives 32 secret bytes for the lanes, known only to both ends of a finished TLS session. -1 for
+ * descriptors. */
 int channel_secret(struct channel *c, uint8_t to[static LANE_SECRET]);
 
 ssize_t channel_read(struct channel *c, void *to, size_t len, bool *eof);

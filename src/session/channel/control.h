@@ -15,7 +15,7 @@
  *
  * on_lost() is called once, in the control thread, when the channel is lost: end of stream (clean:
  * the last frame was complete), an error, or silence. failed() has the reason (OUT_PEER_LOST,
- * OUT_TIMEOUT, OUT_PROTOCOL). It is not called after control_close().
+ * OUT_TIMEOUT, OUT_PROTOCOL, OUT_SOCKET). It is not called after control_close().
  *
  * on_refused() is called before on_lost(), at most once, when input is no longer usable but can
  * still be answered: after an invalid frame, or when the peer is silent but its host still
@@ -56,12 +56,13 @@ struct control_handler {
 
 enum { OUTBOX_MAX = 1 << 20 };
 
-/* Owns ch from here on, unless it fails. already_read: bytes of the stream that were read before.
- */
+/* Owns ch from here on, unless it fails. already_read: bytes of the stream that were read before;
+ * copied. *out is set before the first handler is called. */
 int control_start(struct channel *ch, const struct control_handler *h, const void *already_read,
 		  size_t already_read_len, struct control **out);
 
-/* Queues a frame. Returns 0, or -1 if the channel is lost. */
+/* Queues a frame. Returns 0, or -1: the channel is lost or being closed, or, where the call does
+ * not wait, the outbox is full (OUT_TIMEOUT). Any thread. */
 int control_send(struct control *c, uint8_t type, const void *body, size_t len);
 /* The same without waiting, in any thread. Returns -1 (OUT_TIMEOUT) also if the outbox is full. A
  * part of the outbox is reserved for this call and for the control thread, for final messages. */
@@ -76,11 +77,11 @@ void control_no_wait(struct control *c);
  * the peer sent before the answer has arrived. */
 uint64_t control_pings(const struct control *c, uint64_t *answered);
 
-/* Changes the silence timeout (after HELLO both ends agree on the smaller one). */
+/* Changes the silence timeout (after HELLO both ends agree on the smaller one). Any thread. */
 void control_set_timeout(struct control *c, int timeout_ms);
 
 /* Waits until everything queued has been written, and has reached a TCP peer, but no longer than
- * the deadline. Returns 0 or -1. */
+ * the deadline. Returns 0 or -1. Not from the control thread. */
 int control_flush(struct control *c, uint64_t deadline_ms);
 
 /* Stops the thread and frees all. c may be NULL. Not from the control thread. */

@@ -31,7 +31,8 @@ void porter_free(struct porter *p);
 /*
  * Listens for TCP at addr (NULL: all addresses, IPv4 and IPv6) and one port of lo..hi (0: any). A
  * porter has one TCP port for all addresses, so the port may change with every call. Do not
- * announce it before the last call. Must not be called after porter_open_lanes().
+ * announce it before the last call. After -1 there is no TCP listener. Must not be called after
+ * porter_open_lanes().
  */
 int porter_listen_tcp(struct porter *p, const union address *addr, unsigned lo, unsigned hi);
 /* Listens for RDMA callers at addr; stores the port in *port. */
@@ -65,7 +66,7 @@ struct caller {
 void caller_drop(struct caller *c);
 /* Waits for a caller for this lane with at least this epoch, until deadline_ms (0: without limit).
  * Returns 0: the caller is now owned by the calling thread; 1: wake_fd is readable; -1 with
- * OUT_CONNECT at the deadline. */
+ * OUT_CONNECT at the deadline, or OUT_SOCKET. One thread a lane. */
 int porter_wait(struct porter *p, unsigned lane, uint32_t epoch, int wake_fd, uint64_t deadline_ms,
 		struct caller *out);
 
