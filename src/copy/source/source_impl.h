@@ -143,19 +143,6 @@ struct unlinked {
 
 /* ---- lanes ---------------------------------------------------------------------------- */
 
-enum job {
-	JOB_FAILED, /* the session failed */
-	JOB_OVER, /* nothing is left to do */
-	JOB_WAIT, /* wait for a change */
-	JOB_FLUSH, /* send the records first */
-	JOB_WALK, /* continue the walk; then source_end_walk_step() */
-	JOB_ENTRIES, /* of l->taken */
-	JOB_ASIDES, /* of l->asides */
-	JOB_OTHERS, /* of l->others */
-	JOB_ANNOUNCE, /* send the FILE of *file; then source_release_file() */
-	JOB_READ, /* claim a piece of *file and send it; then source_release_file() */
-};
-
 struct source_entry {
 	struct walk_piece *piece;
 	enum walk_type type;
@@ -325,14 +312,10 @@ struct source_item {
 	uint64_t size; /* from st, unless that size means nothing */
 };
 
-/* A lane's thread. */
+/* ---- source_lane.c -------------------------------------------------------------------- */
+
+/* The thread of a lane. */
 void *source_lane_run(void *lane);
-
-/* ---- source_pick.c -------------------------------------------------------------------- */
-
-enum job source_pick(struct source_lane *l, struct source_file **file);
-/* A step of the walk has ended; over: it was the last one. */
-void source_end_walk_step(struct source *s, bool over);
 
 /* ---- source_large_files.c ------------------------------------------------------------- */
 

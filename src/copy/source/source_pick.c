@@ -1,10 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+
+/* The thread of a lane: chooses a job, does it, and so on until nothing is left. */
+
 #include "copy/source/source_impl.h"
 
+#include <unistd.h>
 #include "base/clock.h"
 #include "base/fail.h"
 
-/* All static functions are called with the lock held. */
+enum job {
+	JOB_FAILED, /* the session failed */
+	JOB_OVER, /* nothing is left to do */
+	JOB_WAIT, /* wait for a change */
+	JOB_FLUSH, /* send the records first */
+	JOB_WALK, /* continue the walk */
+	JOB_ENTRIES, /* of l->taken */
+	JOB_ASIDES, /* of l->asides */
+	JOB_OTHERS, /* of l->others */
+	JOB_ANNOUNCE, /* send the FILE of *file */
+	JOB_READ, /* claim a piece of *file and send it */
+};
+
+/* ---- choosing a job ------------------------------------------------------------------ */
+
+/* All functions of this part but choose_job() are called with the lock held. */
 
 static void set_busy(struct source_lane *l, bool busy, bool taking)
 {
@@ -15,8 +34,6 @@ static void set_busy(struct source_lane *l, bool busy, bool taking)
 	l->busy = busy;
 	l->taking = taking;
 }
-
-/* ---- choosing a job ------------------------------------------------------------------ */
 
 /* With --delete only lane 0 walks, because all KEEPs of a directory must be on one lane. */
 static bool may_walk(const struct source_lane *l)
@@ -253,7 +270,7 @@ static int await_change(struct source_lane *l, uint64_t flush_ms)
 	return 0;
 }
 
-enum job source_pick(struct source_lane *l, struct source_file **file)
+static enum job choose_job(struct source_lane *l, struct source_file **file)
 {
 	struct copy *c = l->source->copy;
 	uint64_t flush_ms = clock_ms() + UNCONFIRMED_MS;
@@ -286,11 +303,72 @@ enum job source_pick(struct source_lane *l, struct source_file **file)
 	return job;
 }
 
-void source_end_walk_step(struct source *s, bool over)
+/* ---- the thread ---------------------------------------------------------------------- */
+
+static int do_job(struct source_lane *l, bool *over)
 {
-	pthread_mutex_lock(&s->copy->lock);
-	s->walked.walking = false;
-	s->walked.over = over;
-	pthread_cond_broadcast(&s->copy->changed);
-	pthread_mutex_unlock(&s->copy->lock);
+	struct source_file *f = NULL;
+
+	switch (choose_job(l, &f)) {
+	case JOB_FAILED:
+	case JOB_WAIT:
+		return -1;
+	case JOB_OVER:
+		*over = true;
+		return source_send_records(l);
+	case JOB_FLUSH:
+		return source_send_records(l);
+	case JOB_WALK:
+		return source_walk(l);
+	case JOB_ENTRIES:
+		return source_send_entries(l);
+	case JOB_ASIDES:
+		return source_send_asides(l);
+	case JOB_OTHERS:
+		return source_send_others(l);
+	case JOB_ANNOUNCE:
+		return source_announce(l, f);
+	case JOB_READ:
+		return source_send_piece(l, f);
+	}
+	return -1;
+}
+
+/* Releases what the lane took and did not process. */
+static void drop_taken(struct source_lane *l)
+{
+	struct aside *a;
+
+	while (l->taken_at < l->taken_count)
+		walk_piece_done(l->taken[l->taken_at++].piece, 1);
+	while ((a = l->asides) != NULL) {
+		l->asides = a->next;
+		aside_free(a);
+	}
+	source_use_dir(l, NULL);
+}
+
+void *source_lane_run(void *arg)
+{
+	struct source_lane *l = arg;
+	struct copy *c = l->source->copy;
+	bool over = false;
+	int ret = 0;
+
+	while (ret == 0 && !over) {
+		ret = source_get_block(l);
+		if (ret == 0)
+			ret = do_job(l, &over);
+	}
+	if (ret == 0)
+		ret = lane_flush(l->lane);
+	if (ret && !atomic_load(&c->failed))
+		session_fail(l->source->session);
+	drop_taken(l);
+	cpu_time_of(gettid(), &l->use.cpu);
+	pthread_mutex_lock(&c->lock);
+	l->source->working--;
+	pthread_cond_broadcast(&c->changed);
+	pthread_mutex_unlock(&c->lock);
+	return NULL;
 }

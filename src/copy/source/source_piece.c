@@ -75,12 +75,8 @@ static int end_file(struct source_lane *l, struct source_file *f)
 
 static int send_extent(struct source_lane *l, struct source_file *f, uint64_t pos, uint32_t len)
 {
-	struct block *b = l->block;
-
 	tally_bytes(l->source->copy->tally, len);
 	l->counts.sent += len;
-	b->pos = pos;
-	b->len = len;
 	return source_send(l, BLOCK_EXTENT, f->id, pos, len);
 }
 

@@ -106,6 +106,10 @@ int source_walk(struct source_lane *l)
 	l->kept = NULL;
 	if (ret < 0)
 		return -1;
-	source_end_walk_step(s, ret == 0);
+	pthread_mutex_lock(&s->copy->lock);
+	s->walked.walking = false;
+	s->walked.over = ret == 0;
+	pthread_cond_broadcast(&s->copy->changed);
+	pthread_mutex_unlock(&s->copy->lock);
 	return 0;
 }
