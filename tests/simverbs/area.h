@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { AREA_SGES = 8, AREA_REGIONS = 4096 };
+enum { AREA_SGES = 8, AREA_REGIONS = 4096, RNR_TIMERS = 32 };
 
 struct area_sge {
 	uint64_t addr;
@@ -47,7 +47,9 @@ struct queue_area {
 	pthread_mutex_t filling;
 	_Atomic uint32_t state;
 	uint32_t number, pd, slots;
-	uint32_t rnr_timer_us; /* the peer repeats a send that found no receive after this time */
+	/* The peer repeats a send that found no receive after the time with this code (transfer.c).
+	 */
+	_Atomic uint32_t rnr_timer;
 	_Atomic uint64_t posted, filled;
 	struct area_receive receives[];
 };

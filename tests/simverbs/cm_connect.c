@@ -28,7 +28,7 @@ static int reject_status(void)
 /* The status of a call to a port where nobody listens. */
 static int no_service_status(void)
 {
-	return is_iwarp() ? -ECONNREFUSED : REJ_NO_SERVICE;
+	return is_iwarp() ? -(int)host_get()->adapter.unheard_errno : REJ_NO_SERVICE;
 }
 
 /* ---- private data ----------------------------------------------------------------------- */

@@ -82,6 +82,9 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	if (c->first)
 		misuse("ibv_destroy_comp_channel: a completion queue still uses it");
 	tally_remove(TALLY_CHANNELS);
+	/* Of a removed adapter: it can never be destroyed. */
+	if (channel->refcnt && device_end_object(channel->context, c))
+		return EBUSY;
 	close(channel->fd);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -188,7 +191,6 @@ static void free_completion(struct completion *q)
 		close(q->area_fd);
 	memory_unlock(q->locked);
 	free(q->users);
-	free(q);
 }
 
 EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
@@ -230,12 +232,15 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *
 	return &q->cq;
 failed:
 	free_completion(q);
+	free(q);
 	return NULL;
 }
 
 EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 {
+	struct ibv_comp_channel *channel = cq->channel;
 	struct completion *q = completion_of(cq);
+	int rc;
 
 	if (q->count)
 		misuse("ibv_destroy_cq: a queue pair still uses it");
@@ -247,7 +252,11 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 		leave_channel(q);
 	tally_remove(TALLY_QUEUES);
 	free_completion(q);
-	return 0;
+	rc = device_end_object(cq->context, q);
+	/* libibverbs counts only what it has destroyed. */
+	if (rc && channel)
+		channel->refcnt++;
+	return rc;
 }
 
 int completion_join(struct completion *c, struct queue_pair *q)

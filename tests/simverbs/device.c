@@ -274,6 +274,34 @@ struct ibv_context *device_context(void)
 	return context;
 }
 
+/* ---- what a removed adapter leaves ------------------------------------------------------- */
+
+/* Reachable, so that a leak checker knows that they are meant to stay. */
+struct leftover {
+	void *object;
+	struct leftover *next;
+};
+static struct leftover *leftovers;
+
+int device_end_object(struct ibv_context *context, void *object)
+{
+	struct leftover *l;
+
+	if (!device_is_gone(context) || getenv("RDMAV_ALLOW_DISASSOC_DESTROY")) {
+		free(object);
+		return 0;
+	}
+	l = malloc(sizeof *l);
+	if (!l)
+		misuse("out of memory");
+	l->object = object;
+	pthread_mutex_lock(&lock);
+	l->next = leftovers;
+	leftovers = l;
+	pthread_mutex_unlock(&lock);
+	return EIO;
+}
+
 /* ---- protection domains ----------------------------------------------------------------- */
 
 EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
@@ -298,8 +326,7 @@ EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 	if (p->users)
 		misuse("ibv_dealloc_pd: %u regions and queue pairs are still in it", p->users);
 	tally_remove(TALLY_DOMAINS);
-	free(p);
-	return 0;
+	return device_end_object(pd->context, p);
 }
 
 struct ibv_pd *device_pd(void)

@@ -32,7 +32,7 @@ static const struct field {
 	FIELD(FLAG, padded),        FIELD(NUMBER, reject_errno), FIELD(NUMBER, mtu),
 	FIELD(NUMBER, mtu_active),  FIELD(NUMBER, ack_timeout),  FIELD(NUMBER, cm_timeout),
 	FIELD(NUMBER, cm_retries),  FIELD(NUMBER, comp_vectors), FIELD(FLAG, memlock_always),
-	FIELD(FLAG, queues_locked), FIELD(NUMBER, vendor_id),
+	FIELD(FLAG, queues_locked), FIELD(NUMBER, vendor_id),    FIELD(NUMBER, unheard_errno),
 #undef FIELD
 };
 enum { FIELDS = sizeof fields / sizeof *fields };

@@ -38,7 +38,9 @@ struct personality {
 	 * that many bytes. */
 	uint32_t req_private, rep_private, rej_private;
 	bool padded;
-	uint32_t reject_errno; /* iWARP: the status of a call that the listener's program rejects */
+	/* iWARP: the status of a call that the listener's program rejects; of one to a port where
+	 * nobody listens. */
+	uint32_t reject_errno, unheard_errno;
 	uint32_t mtu, mtu_active;
 	uint32_t ack_timeout; /* 4.096 us * 2^N */
 	uint32_t cm_timeout; /* ms from a request to its repetition */

@@ -82,7 +82,8 @@ static int make_rings(struct queue_pair *q, const struct ibv_qp_cap *cap)
 		return -1;
 	area_lock_init(&q->area->filling);
 	q->area->slots = cap->max_recv_wr ? cap->max_recv_wr : 1;
-	q->area->rnr_timer_us = 655360; /* librdmacm leaves min_rnr_timer 0 (rdma_connect.3) */
+	q->area->rnr_timer =
+		0; /* as the connection manager leaves it: cm.c, cm_init_qp_rtr_attr() */
 	return 0;
 }
 
@@ -347,6 +348,29 @@ void queue_pair_break(struct queue_pair *q)
 		engine_poke();
 }
 
+/* Only of a queue pair that sends, and only how soon its peer repeats what finds no receive. */
+EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	struct queue_pair *q = queue_pair_of(qp);
+	int rc = order_failure("ibv_modify_qp");
+
+	if (!rc && device_is_gone(qp->context))
+		rc = EIO;
+	if (rc)
+		return rc;
+	/* A driver of iWARP has no such attribute; what it does then is not simulated. */
+	if (mask != IBV_QP_MIN_RNR_TIMER || host_get()->adapter.iwarp)
+		misuse("ibv_modify_qp: attributes %#x", mask);
+	pthread_mutex_lock(&q->lock);
+	/* ib_verbs.h: IB_RNR_TIMER_491_52 is the last. core/verbs.c, qp_state_table: a queue pair
+	 * that is about to send needs other attributes, too. */
+	rc = attr->min_rnr_timer > RNR_TIMERS - 1 || qp->state != IBV_QPS_RTS ? EINVAL : 0;
+	if (!rc)
+		q->area->rnr_timer = attr->min_rnr_timer;
+	pthread_mutex_unlock(&q->lock);
+	return rc;
+}
+
 EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 			struct ibv_qp_init_attr *init)
 {
@@ -363,6 +387,7 @@ EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 	attr->timeout = q->remote ? q->remote->ack_timeout : 0;
 	attr->retry_cnt = q->remote ? q->remote->retry_count : 0;
 	attr->rnr_retry = q->remote ? q->remote->rnr_retry_count : 0;
+	attr->min_rnr_timer = (uint8_t)q->area->rnr_timer;
 	pthread_mutex_unlock(&q->lock);
 	attr->cap = (struct ibv_qp_cap){.max_send_wr = q->max_send,
 					.max_recv_wr = q->area->slots,

@@ -250,6 +250,5 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	memory_unlock(r->bytes);
 	pd_of(mr->pd)->users--;
 	tally_remove(TALLY_REGIONS);
-	free(r);
-	return 0;
+	return device_end_object(mr->context, r);
 }

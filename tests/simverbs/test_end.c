@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 void end_need(bool good, const char *what, int line)
 {
@@ -207,18 +208,22 @@ struct ibv_wc end_reap(struct end *e)
 
 void end_close(struct end *e)
 {
+	int destroyed = e->gone ? EIO : 0;
+
 	if (e->id && e->id->qp) {
 		rdma_disconnect(e->id);
 		rdma_destroy_qp(e->id);
 	}
 	if (e->cq)
-		END_NEED(ibv_destroy_cq(e->cq) == 0);
+		END_NEED(ibv_destroy_cq(e->cq) == destroyed);
 	if (e->channel)
-		END_NEED(ibv_destroy_comp_channel(e->channel) == 0);
+		END_NEED(ibv_destroy_comp_channel(e->channel) == (e->gone ? EBUSY : 0));
+	if (e->channel && e->gone)
+		close(e->channel->fd);
 	if (e->mr)
-		END_NEED(ibv_dereg_mr(e->mr) == 0);
+		END_NEED(ibv_dereg_mr(e->mr) == destroyed);
 	if (e->pd)
-		END_NEED(ibv_dealloc_pd(e->pd) == 0);
+		END_NEED(ibv_dealloc_pd(e->pd) == destroyed);
 	if (e->memory)
 		munmap(e->memory, (size_t)END_SLOTS * END_BYTES);
 	if (e->id)

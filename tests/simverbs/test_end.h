@@ -21,6 +21,7 @@ struct end {
 	struct ibv_mr *mr;
 	uint8_t *memory; /* END_SLOTS slots of END_BYTES */
 	uint8_t ack_timeout; /* for end_resolve(); 0: the adapter's */
+	bool gone; /* its adapter was pulled out: what is destroyed reports EIO */
 };
 
 /* What an event was, with what came with it. */

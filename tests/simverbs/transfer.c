@@ -182,6 +182,18 @@ static void complete_receive(struct remote *r, const struct send_entry *e,
 
 /* ---- one send --------------------------------------------------------------------------- */
 
+/* enum ib_rnr_timeout of Linux (ib_verbs.h), from IB_RNR_TIMER_655_36 on, in 10 us. */
+static uint64_t rnr_wait_ns(const struct queue_area *a)
+{
+	static const uint32_t times[RNR_TIMERS] = {65536, 1,     2,     3,    4,    6,    8,
+						   12,    16,    24,    32,   48,   64,   96,
+						   128,   192,   256,   384,  512,  768,  1024,
+						   1536,  2048,  3072,  4096, 6144, 8192, 12288,
+						   16384, 24576, 32768, 49152};
+
+	return (uint64_t)times[atomic_load(&a->rnr_timer) % RNR_TIMERS] * 10000;
+}
+
 /* Under the peer's filling lock. */
 static struct outcome deliver_locked(struct queue_pair *q, struct cursor *c)
 {
@@ -194,8 +206,7 @@ static struct outcome deliver_locked(struct queue_pair *q, struct cursor *c)
 	if (atomic_load(&a->state) != QUEUE_READY)
 		return (struct outcome){.what = NO_ANSWER};
 	if (has_receive(c->e) && filled == atomic_load(&a->posted))
-		return (struct outcome){.what = NOT_READY,
-					.wait_ns = (uint64_t)a->rnr_timer_us * 1000};
+		return (struct outcome){.what = NOT_READY, .wait_ns = rnr_wait_ns(a)};
 	o = is_write(c->e) ? write_remote(q, c) : scatter(q, c, into);
 	if (o.what == DELIVERED && has_receive(c->e))
 		complete_receive(r, c->e, into);
