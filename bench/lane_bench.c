@@ -109,7 +109,7 @@ static int dial_connect(struct end *e, struct lane *l, uint32_t epoch, struct wi
 	uint64_t deadline = clock_ms() + CONNECT_MS;
 
 	if (opts.rdma)
-		return verbs_dial(l, epoch, &key, NULL, &e->at, deadline, out);
+		return verbs_dial(l, epoch, &key, NULL, &e->at, NULL, 0, deadline, out);
 	return tcp_dial(l, epoch, &key, &e->at, 1, deadline, out);
 }
 

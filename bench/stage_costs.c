@@ -306,8 +306,9 @@ static int attach_verbs(void *ctx, struct lane *l, uint32_t epoch, const char *w
 	if (epoch > 0)
 		return fail_as(OUT_PEER_LOST, "%s", why);
 	if (lane_side_of(l) == LANE_SOURCE)
-		return verbs_dial(l, epoch, &key, NULL, &at, deadline, &w) ? -1
-									   : lane_attach(l, w, 0);
+		return verbs_dial(l, epoch, &key, NULL, &at, NULL, 0, deadline, &w)
+			       ? -1
+			       : lane_attach(l, w, 0);
 	while (!c) {
 		struct pollfd p = {.fd = verbs_listener_fd(listener), .events = POLLIN};
 

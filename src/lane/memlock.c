@@ -158,15 +158,22 @@ static const char *format_remedy(char *to, size_t size, const char *where)
 	return to;
 }
 
-int fail_memlock_on(const char *host, uint64_t limit, uint64_t need)
+static int fail_limit(const char *host, uint64_t limit, uint64_t locked, uint64_t need)
 {
-	char limited[32], needed[32], todo[REMEDY_MAX];
+	char limited[32], held[32], needed[32], todo[REMEDY_MAX];
 
 	return fail_as(OUT_MEMLOCK,
-		       "lock memory for RDMA%s%s: the limit is %s, a lane needs %s; remedy: %s",
+		       "lock memory for RDMA%s%s: the limit is %s, %s%sa lane needs %s; remedy: %s",
 		       host[0] ? " on " : "", host, format_bytes(limit, limited, sizeof limited),
+		       locked ? format_bytes(locked, held, sizeof held) : "",
+		       locked ? " are locked already, " : "",
 		       format_bytes(need, needed, sizeof needed),
 		       format_remedy(todo, sizeof todo, host[0] ? " there" : ""));
+}
+
+int fail_memlock_on(const char *host, uint64_t limit, uint64_t need)
+{
+	return fail_limit(host, limit, 0, need);
 }
 
 void memlock_describe_need(uint64_t need, char *to, size_t size)
@@ -178,7 +185,7 @@ void memlock_describe_need(uint64_t need, char *to, size_t size)
 		 format_bytes(need, needed, sizeof needed), format_remedy(todo, sizeof todo, ""));
 }
 
-int fail_memlock(uint64_t need)
+int fail_memlock(uint64_t locked, uint64_t need)
 {
-	return fail_memlock_on("", memlock_limit(), need);
+	return fail_limit("", memlock_limit(), locked, need);
 }

@@ -34,8 +34,9 @@ bool lanes_fit(uint64_t limit, unsigned *lanes, uint32_t *depth, uint32_t *block
  * limit to a process with CAP_IPC_LOCK (ib_umem_get() of Linux's ib_core); siw does: always.
  */
 bool memlock_explains(uint64_t total, bool always);
-/* Fails because a lane's `need' bytes could not be locked; states the limit and the remedy. */
-int fail_memlock(uint64_t need);
+/* Fails because a lane's `need' bytes could not be locked, beside `locked' bytes of other lanes;
+ * states the limit and the remedy. */
+int fail_memlock(uint64_t locked, uint64_t need);
 /* Formats the limit, what is needed, and the remedy, for a message. */
 void memlock_describe_need(uint64_t need, char *to, size_t size);
 /* The same failure on another host. */

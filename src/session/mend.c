@@ -149,10 +149,10 @@ static enum attempt_result attempt_over_tcp_failed(struct lane_end *e, uint32_t 
 enum attempt_result mend_over_rail(struct lane_end *e, const struct rail *r, uint64_t deadline_ms)
 {
 	const union address *from = r->from.sa.sa_family == AF_UNSPEC ? NULL : &r->from;
+	uint64_t began = clock_ms(), stopped;
 	enum attempt_result result;
 	struct wire *w;
 	int rc, pause_ms = 0;
-	uint64_t stopped;
 
 	do {
 		uint32_t epoch = begin_attempt(e);
@@ -160,8 +160,10 @@ enum attempt_result mend_over_rail(struct lane_end *e, const struct rail *r, uin
 		if (epoch == UINT32_MAX)
 			return fail_out_of_epochs(e);
 		stopped = lane_stopped_ms(e->lane);
-		rc = verbs_dial(e->lane, epoch, &e->s->key, from, &r->to, deadline_ms, &w);
+		rc = verbs_dial(e->lane, epoch, &e->s->key, from, &r->to, &e->prepared, began,
+				deadline_ms, &w);
 		deadline_ms = mend_move_deadline(e, deadline_ms, stopped);
+		began = mend_move_deadline(e, began, stopped);
 		if (rc == 0)
 			return attach_wire(e, epoch, w, TRANSPORT_RDMA);
 		result = attempt_failed(e, epoch);

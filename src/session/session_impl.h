@@ -143,7 +143,7 @@ struct lane_end {
 	bool down_sent; /* down_sent_epoch is valid */
 	uint32_t down_sent_epoch; /* of the last LANE_DOWN that was sent */
 	unsigned shortages; /* TCP connections in a row for which this host had no resources */
-	struct verbs *prepared; /* accepting end: memory for the next RDMA caller, or NULL */
+	struct verbs *prepared; /* memory for the next RDMA wire, or NULL */
 	bool unprepared; /* it could not be prepared */
 	bool was_rdma; /* the last wire was RDMA, so the next may be */
 	unsigned rail; /* rail of its last RDMA wire */

@@ -89,7 +89,7 @@ static int fail_lockable(const struct msg_hello *mine, const struct msg_hello *p
 	if (mine->lockable > peer->lockable)
 		fail_memlock_on(peer->host, peer->lockable, smallest_lane_bytes(mine, peer));
 	else
-		fail_memlock(smallest_lane_bytes(mine, peer));
+		fail_memlock(0, smallest_lane_bytes(mine, peer));
 	return fail_as(OUT_MEMLOCK, "too little locked memory: %s", failed()->text);
 }
 

@@ -81,8 +81,9 @@ static void free_wire(struct verbs *v)
 	 * flushes the queues. It does no harm if the id is not connected. */
 	if (v->has_qp && !v->request_pending)
 		rdma_disconnect(v->id);
-	verbs_unequip(v);
+	/* Its queue pair may belong to this protection domain. */
 	verbs_free(v->stale);
+	verbs_unequip(v);
 	if (v->id)
 		rdma_destroy_id(v->id);
 	if (v->events)
@@ -157,13 +158,14 @@ static int accept_credit(struct verbs *v, uint32_t slot, uint32_t len)
 				  v->wire.name, len);
 	if (credit_decode(verbs_credit_at(v, slot), &c))
 		return verbs_fail(v, failed()->code, "%s: %s", v->wire.name, failed()->text);
-	if (c.epoch != v->epoch || !v->block_sent || c.stored <= v->stored || c.stored > v->next)
+	if (c.epoch != v->epoch || !v->block_sent || c.stored <= v->stored ||
+	    c.stored > v->next_block)
 		return verbs_fail(
 			v, OUT_PROTOCOL,
 			"%s: received a credit for %llu blocks of epoch %u after %llu of %llu "
 			"blocks of epoch %u",
 			v->wire.name, (unsigned long long)c.stored, c.epoch,
-			(unsigned long long)v->stored, (unsigned long long)v->next, v->epoch);
+			(unsigned long long)v->stored, (unsigned long long)v->next_block, v->epoch);
 	/* Post the receive again before using the credit: see verbs_impl.h. */
 	if (verbs_post_credit(v, slot))
 		return -1;
@@ -202,7 +204,7 @@ static int work_done(struct verbs *v, const struct ibv_wc *wc)
 		lane_heard_wire(v->lane);
 	switch (work) {
 	case WORK_SEND_BLOCK:
-		v->released++; /* sends complete in the order in which they were posted */
+		v->first_unacked++; /* sends complete in the order in which they were posted */
 		return 0;
 	case WORK_RECV_BLOCK:
 		return verbs_block_arrived(v, wc);
@@ -225,16 +227,20 @@ static int reap_completions(struct verbs *v)
 	struct ibv_wc wc[REAP_MOST];
 	int n = ibv_poll_cq(v->cq, REAP_MOST, wc);
 
-	if (n < 0)
+	if (n < 0) {
+		verbs_async_read(v);
+		/* No more completions can be reaped. */
+		if (atomic_load(&v->struck))
+			return verbs_async_failed(v);
 		return verbs_fail(v, OUT_PEER_LOST, "%s: poll the completion queue: failed",
 				  v->wire.name);
+	}
 	for (int i = 0; i < n; i++)
 		work_done(v, &wc[i]);
 	return v->why.code ? fail_again(&v->why) : n;
 }
 
-/* Completions before the end of the connection still count. */
-static void reap_last_completions(struct verbs *v)
+void verbs_reap_last(struct verbs *v)
 {
 	while (!v->why.code && reap_completions(v) > 0)
 		;
@@ -243,12 +249,11 @@ static void reap_last_completions(struct verbs *v)
 /* An event of the adapter broke the wire. */
 static int fail_struck(struct verbs *v)
 {
-	reap_last_completions(v);
+	verbs_reap_last(v);
 	return verbs_async_failed(v);
 }
 
-/* A call failed, with its positive or negative errno. An event may have the reason. */
-static int fail_call(struct verbs *v, int rc, const char *call)
+int verbs_call_failed(struct verbs *v, int rc, const char *call)
 {
 	verbs_async_read(v);
 	if (atomic_load(&v->struck))
@@ -280,7 +285,7 @@ static int arm_completion_event(struct verbs *v)
 		return 0;
 	rc = ibv_req_notify_cq(v->cq, 0);
 	if (rc)
-		return fail_call(v, rc, "request completion events");
+		return verbs_call_failed(v, rc, "request completion events");
 	v->armed = true;
 	return 0;
 }
@@ -294,34 +299,6 @@ static void take_completion_event(struct verbs *v)
 		return;
 	ibv_ack_cq_events(cq, 1);
 	v->armed = false;
-}
-
-static int fail_disconnected(struct verbs *v, enum rdma_cm_event_type what)
-{
-	reap_last_completions(v);
-	if (what == RDMA_CM_EVENT_DEVICE_REMOVAL)
-		return verbs_fail(v, OUT_PEER_LOST, "%s: the device was removed", v->wire.name);
-	return verbs_fail(v, OUT_PEER_LOST, "%s: the peer closed the connection", v->wire.name);
-}
-
-static int take_connection_events(struct verbs *v)
-{
-	struct rdma_cm_event *e;
-
-	while (!rdma_get_cm_event(v->events, &e)) {
-		enum rdma_cm_event_type what = e->event;
-
-		rdma_ack_cm_event(e);
-		if (what == RDMA_CM_EVENT_DISCONNECTED || what == RDMA_CM_EVENT_DEVICE_REMOVAL)
-			fail_disconnected(v, what);
-		else if (what == RDMA_CM_EVENT_ESTABLISHED)
-			v->established = true;
-		else if (what == RDMA_CM_EVENT_REJECTED || what == RDMA_CM_EVENT_UNREACHABLE ||
-			 what == RDMA_CM_EVENT_CONNECT_ERROR)
-			verbs_fail(v, OUT_PEER_LOST, "connect to %s: %s", v->peer,
-				   rdma_event_str(what));
-	}
-	return v->why.code ? fail_again(&v->why) : 0;
 }
 
 static int sleep_until(struct verbs *v, uint64_t until_ms)
@@ -341,7 +318,7 @@ static int sleep_until(struct verbs *v, uint64_t until_ms)
 		return 0;
 	if (fds[0].revents)
 		take_completion_event(v);
-	if (fds[1].revents && take_connection_events(v))
+	if (fds[1].revents && verbs_take_events(v))
 		return -1;
 	if (fds[2].revents)
 		return verbs_fail(v, OUT_PEER_LOST, "%s: the lane was aborted", v->wire.name);
@@ -382,7 +359,7 @@ int verbs_post_sends(struct verbs *v, struct ibv_send_wr *first)
 	int rc = ibv_post_send(v->id->qp, first, &bad);
 
 	if (rc)
-		return fail_call(v, rc, "post a send");
+		return verbs_call_failed(v, rc, "post a send");
 	for (; first; first = first->next)
 		v->sends++;
 	return 0;
@@ -418,19 +395,19 @@ int verbs_send_hello(struct verbs *v, enum hello_place place)
 
 /* Whether it is still unknown if blocks get through: large packets may be lost where small ones get
  * through. */
-static bool is_fresh(const struct verbs *v)
+static bool is_unproven(const struct verbs *v)
 {
-	return v->first_large ? v->stored < v->first_large : !v->credited;
+	return v->large_sent ? v->stored <= v->first_large_block : !v->credited;
 }
 
 /* Returns -1 if blocks have waited too long for a credit. */
 static int check_sink_alive(struct verbs *v)
 {
 	/* An acknowledgement by the adapter is a sign of life, too. */
-	struct wire_signs now = {.credits = v->stored + v->released,
+	struct wire_signs now = {.credits = v->stored + v->first_unacked,
 				 .acknowledged = v->sends_done,
 				 .awaits_ack = v->sends > 0,
-				 .fresh = is_fresh(v)};
+				 .fresh = is_unproven(v)};
 
 	if (patience_look(&v->patience, v->lane, &now))
 		return verbs_fail(v, OUT_PEER_LOST, "%s", failed()->text);
@@ -439,7 +416,7 @@ static int check_sink_alive(struct verbs *v)
 
 static int await_sink(struct verbs *v)
 {
-	if (verbs_progress(v, patience_next(&v->patience, v->lane, is_fresh(v))))
+	if (verbs_progress(v, patience_next(&v->patience, v->lane, is_unproven(v))))
 		return -1;
 	return check_sink_alive(v);
 }
@@ -462,7 +439,7 @@ static int verbs_send(struct wire *w, struct block *b)
 
 	if (!v->block_sent) {
 		v->block_sent = true;
-		v->next = v->stored = v->released = b->number;
+		v->next_block = v->stored = v->first_unacked = b->number;
 	}
 	if (is_broken(v))
 		return verbs_progress(v, 0);
@@ -472,16 +449,18 @@ static int verbs_send(struct wire *w, struct block *b)
 	}
 	if (await_send_room(v, verbs_sends_a_block(v)) || verbs_send_block(v, b))
 		return -1;
-	v->next = b->number + 1;
-	if (!v->first_large && b->len > PACKET_MOST)
-		v->first_large = v->next;
+	v->next_block = b->number + 1;
+	if (!v->large_sent && b->len > PACKET_MOST) {
+		v->large_sent = true;
+		v->first_large_block = b->number;
+	}
 	return 0;
 }
 
 /* A block that the adapter may still read counts as not stored, even if the sink has it. */
 static uint64_t count_credited(const struct verbs *v)
 {
-	return v->stored < v->released ? v->stored : v->released;
+	return v->stored < v->first_unacked ? v->stored : v->first_unacked;
 }
 
 static int verbs_credit(struct wire *w, uint64_t least, uint64_t *stored)
@@ -489,7 +468,7 @@ static int verbs_credit(struct wire *w, uint64_t least, uint64_t *stored)
 	struct verbs *v = verbs_of(w);
 
 	/* A caller that only polls must also learn that the wire broke. */
-	if (least == 0 && count_credited(v) < v->next &&
+	if (least == 0 && count_credited(v) < v->next_block &&
 	    ((is_broken(v) ? verbs_progress(v, 0) : reap_completions(v)) < 0 ||
 	     check_sink_alive(v)))
 		return -1;

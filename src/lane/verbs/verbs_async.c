@@ -55,29 +55,39 @@ static void pass_event(const struct ibv_context *device, const struct ibv_async_
 	}
 }
 
-/* Under the lock. */
-static void take_events(struct ibv_context *device)
+/* Takes one event and passes it on. Returns false if there is none; else what it is. */
+static bool take_async_event(struct ibv_context *device, enum ibv_event_type *what)
 {
 	struct ibv_async_event e;
+	bool took;
 
-	while (!ibv_get_async_event(device, &e)) {
-		log_debug("%s: %s", ibv_get_device_name(device->device),
-			  ibv_event_type_str(e.event_type));
+	pthread_mutex_lock(&lock);
+	took = !ibv_get_async_event(device, &e);
+	if (took) {
 		pass_event(device, &e);
 		ibv_ack_async_event(&e);
-	}
-	/* The device was removed, and there are no events any more. */
-	if (errno != EAGAIN && errno != EINTR) {
+		*what = e.event_type;
+	} else if (errno != EAGAIN && errno != EINTR) {
+		/* The device was removed, and there are no events any more. */
 		e = (struct ibv_async_event){.event_type = IBV_EVENT_DEVICE_FATAL};
 		pass_event(device, &e);
 	}
+	pthread_mutex_unlock(&lock);
+	return took;
+}
+
+/* Not under the lock: a line of the log may wait. */
+static void take_async_events(struct ibv_context *device)
+{
+	enum ibv_event_type what;
+
+	while (take_async_event(device, &what))
+		log_debug("%s: %s", ibv_get_device_name(device->device), ibv_event_type_str(what));
 }
 
 void verbs_async_read(struct verbs *v)
 {
-	pthread_mutex_lock(&lock);
-	take_events(v->id->verbs);
-	pthread_mutex_unlock(&lock);
+	take_async_events(v->id->verbs);
 }
 
 /* ---- wires ---------------------------------------------------------------------------- */
@@ -90,9 +100,9 @@ int verbs_async_join(struct verbs *v)
 	if (set_nonblocking(fd))
 		return verbs_fail(v, OUT_TRANSPORT, "make the events of %s non-blocking: %m",
 				  ibv_get_device_name(v->id->verbs->device));
-	pthread_mutex_lock(&lock);
 	/* Nobody may have read events for long. Those of the past do not concern this wire. */
-	take_events(v->id->verbs);
+	take_async_events(v->id->verbs);
+	pthread_mutex_lock(&lock);
 	v->async_fd = fd;
 	v->async_next = wires;
 	wires = v;

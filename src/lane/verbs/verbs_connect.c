@@ -28,6 +28,7 @@ enum {
 	RESOLVE_FIRST_MS = 100,
 	NUDGE_MS = 50,
 	NUDGE_LATER_MS = 500,
+	ANSWER_MS = 500, /* least time in which a request is answered */
 	STALE_MOST = 8, /* attempts with new queue pairs after one was stale */
 };
 
@@ -155,7 +156,7 @@ static void name_wire(struct verbs *v)
 
 /* ---- dialing ------------------------------------------------------------------------ */
 
-static int open_id(struct verbs *v)
+int verbs_open_id(struct verbs *v)
 {
 	v->events = rdma_create_event_channel();
 	if (!v->events)
@@ -254,18 +255,52 @@ static void alarm_stop(struct alarm_clock *a)
 	a->set = false;
 }
 
-/* The time may be over without an event. */
-static int await_answer(struct verbs *v, uint64_t deadline_ms)
+/*
+ * How long a request may have no answer before the caller makes another one, of another epoch; 0:
+ * until the deadline. As long as the attempts have lasted, so that a slow peer gets time in the
+ * end.
+ *
+ * InfiniBand's connection manager repeats a request without an answer only after 4.1 s and twice
+ * the packet lifetime, which is 1 s on RoCE (cm.c of Linux 6.1: ib_send_cm_req(), with
+ * CMA_CM_RESPONSE_TIMEOUT of cma.c), and no program can change that. iWARP's requests are
+ * TCP's to repeat, and the kernel cannot cancel them. rxe loses none, but may be slow.
+ */
+static uint64_t choose_answer_ms(const struct verbs *v, uint64_t began_ms, uint64_t deadline_ms)
 {
-	struct cm_event e = {0};
+	uint64_t ms = clock_ms() - began_ms, least = lane_host_rtt_us(v->lane) / 1000 * 4;
 
-	if (verbs_next_event(v, deadline_ms, &e))
-		return clock_ms() < deadline_ms ? -1 : verbs_connect_failed(v, ETIMEDOUT);
-	v->request_pending = false;
-	return e.what == RDMA_CM_EVENT_ESTABLISHED ? 0 : verbs_event_failed(v, &e);
+	if (!began_ms || v->adapter.kind == ADAPTER_IWARP || v->adapter.rxe)
+		return 0;
+	if (ms < ANSWER_MS)
+		ms = ANSWER_MS;
+	if (ms < least)
+		ms = least;
+	return (uint64_t)clock_left(deadline_ms) < 2 * ms ? 0 : ms;
 }
 
-static int send_request(struct verbs *v, const struct lane_key *key, uint64_t deadline_ms)
+/* The time may be over without an event. */
+static int await_answer(struct verbs *v, uint64_t answer_ms, uint64_t deadline_ms)
+{
+	uint64_t until_ms = answer_ms ? clock_ms() + answer_ms : deadline_ms;
+	struct cm_event e = {0};
+
+	if (until_ms > deadline_ms)
+		until_ms = deadline_ms;
+	if (verbs_next_event(v, until_ms, &e)) {
+		if (clock_ms() < until_ms)
+			return -1;
+		v->may_pass = until_ms < deadline_ms;
+		return verbs_connect_failed(v, ETIMEDOUT);
+	}
+	v->request_pending = false;
+	if (e.what != RDMA_CM_EVENT_ESTABLISHED)
+		return verbs_event_failed(v, &e);
+	verbs_set_rnr_timer(v);
+	return 0;
+}
+
+static int send_request(struct verbs *v, const struct lane_key *key, uint64_t answer_ms,
+			uint64_t deadline_ms)
 {
 	bool iwarp = v->adapter.kind == ADAPTER_IWARP;
 	uint8_t private[LANE_PRIVATE_SIZE];
@@ -298,7 +333,7 @@ static int send_request(struct verbs *v, const struct lane_key *key, uint64_t de
 	if (rc)
 		return verbs_connect_failed(v, err);
 	v->request_pending = iwarp;
-	return await_answer(v, deadline_ms);
+	return await_answer(v, answer_ms, deadline_ms);
 }
 
 /* Gets as far as one can without the peer. */
@@ -306,7 +341,7 @@ static int resolve_peer(struct verbs *v, const union address *from, const union 
 			uint64_t deadline_ms)
 {
 	address_text(to, v->peer, sizeof v->peer);
-	if (open_id(v) || resolve_address(v, from, to, deadline_ms) || verbs_examine(v))
+	if (verbs_open_id(v) || resolve_address(v, from, to, deadline_ms) || verbs_examine(v))
 		return -1;
 	verbs_set_options(v);
 	if (resolve_route(v, deadline_ms))
@@ -315,26 +350,36 @@ static int resolve_peer(struct verbs *v, const union address *from, const union 
 	return 0;
 }
 
-static int connect_wire(struct verbs *v, const struct lane_key *key, const union address *from,
-			const union address *to, uint64_t deadline_ms)
+/* Registering memory takes no time from an attempt. */
+static int equip_outside_time(struct verbs *v, uint64_t *deadline_ms)
 {
-	uint64_t began;
+	uint64_t began = clock_ms();
+	int rc = verbs_equip(v);
+
+	*deadline_ms += clock_ms() - began;
+	lane_stop_clock(v->lane, clock_ms() - began);
+	return rc;
+}
+
+static int connect_wire(struct verbs *v, const struct lane_key *key, const union address *from,
+			const union address *to, struct verbs **prepared, uint64_t began_ms,
+			uint64_t deadline_ms)
+{
+	uint64_t answer_ms;
 
 	if (resolve_peer(v, from, to, deadline_ms))
 		return -1;
-	began = clock_ms();
-	if (verbs_equip(v))
-		return -1;
-	deadline_ms += clock_ms() - began;
-	lane_stop_clock(v->lane, clock_ms() - began);
-	if (send_request(v, key, deadline_ms))
+	answer_ms = choose_answer_ms(v, began_ms, deadline_ms);
+	verbs_take_memory(v, v->stale);
+	verbs_take_prepared(v, prepared);
+	if (equip_outside_time(v, &deadline_ms) || send_request(v, key, answer_ms, deadline_ms))
 		return -1;
 	return exchange_hellos(v, key, deadline_ms);
 }
 
 int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
-	       const union address *from, const union address *to, uint64_t deadline_ms,
-	       struct wire **out)
+	       const union address *from, const union address *to, struct verbs **prepared,
+	       uint64_t began_ms, uint64_t deadline_ms, struct wire **out)
 {
 	struct verbs *v, *before = NULL;
 	int rc;
@@ -348,19 +393,20 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 			return -1;
 		}
 		v->stale = before;
-		if (connect_wire(v, key, from, to, deadline_ms) == 0) {
+		if (connect_wire(v, key, from, to, prepared, began_ms, deadline_ms) == 0) {
+			verbs_drop_prepared(prepared);
 			*out = &v->wire;
 			return 0;
 		}
 		if (!v->is_stale || !clock_left(deadline_ms))
 			break;
 		/* The listener has not seen the request, so the epoch is still good. */
-		verbs_release_memory(v);
 		before = v;
 		v = NULL;
 	}
 	v = v ? v : before;
 	rc = v->may_pass ? 1 : -1;
+	verbs_keep_memory(v, prepared);
 	verbs_free(v);
 	return rc;
 }
@@ -375,7 +421,7 @@ int verbs_knock(struct lane *l, const struct lane_key *key, const union address 
 		return -1;
 	rc = resolve_peer(v, from, to, deadline_ms) || verbs_equip_queues(v)
 		     ? -1
-		     : send_request(v, key, deadline_ms);
+		     : send_request(v, key, 0, deadline_ms);
 	if (v->is_refused)
 		rc = 0;
 	verbs_free(v);
@@ -409,6 +455,7 @@ static int accept_request(struct verbs *v)
 	verbs_set_options(v);
 	if (rdma_accept(v->id, &param))
 		return fail_as(OUT_CONNECT, "accept a connection from %s: %m", v->peer);
+	verbs_set_rnr_timer(v);
 	return 0;
 }
 
@@ -454,39 +501,9 @@ static void reject_request(struct verbs *v)
 	fail_again(&f);
 }
 
-int verbs_prepare(struct lane *l, const union address *at, struct verbs **out)
-{
-	union address a = address_with_port(at, 0);
-	uint64_t began = clock_ms();
-	struct verbs *v;
-	int rc;
-
-	if (verbs_new(l, 0, &v))
-		return -1;
-	address_text(at, v->peer, sizeof v->peer);
-	rc = open_id(v);
-	/* The id keeps the device open. */
-	if (!rc && (rdma_bind_addr(v->id, &a.sa) || !v->id->verbs))
-		rc = fail_as(OUT_TRANSPORT, "no RDMA device has the address %s", v->peer);
-	if (rc || verbs_examine(v) || verbs_equip_memory(v)) {
-		verbs_free(v);
-		rc = -1;
-	} else {
-		*out = v;
-	}
-	lane_stop_clock(l, clock_ms() - began);
-	return rc;
-}
-
-void verbs_unprepare(struct verbs *v)
-{
-	verbs_free(v);
-}
-
 int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struct verbs_caller *c,
 	       struct verbs **prepared, uint64_t deadline_ms, struct wire **out)
 {
-	uint64_t began;
 	struct sockaddr *peer;
 	union address from = {0};
 	struct verbs *v;
@@ -504,19 +521,12 @@ int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struc
 	memcpy(&from, peer, peer->sa_family == AF_INET6 ? sizeof from.in6 : sizeof from.in4);
 	address_text(&from, v->peer, sizeof v->peer);
 	name_wire(v);
-	if (prepared && *prepared) {
-		verbs_take_memory(v, *prepared);
-		/* What is left is of another device. */
-		verbs_free(*prepared);
-		*prepared = NULL;
-	}
-	began = clock_ms();
-	if (check_request(v, &c->request) || verbs_examine(v) || verbs_equip(v) ||
-	    accept_request(v)) {
+	verbs_take_prepared(v, prepared);
+	if (check_request(v, &c->request) || verbs_examine(v) ||
+	    equip_outside_time(v, &deadline_ms) || accept_request(v)) {
 		reject_request(v);
 		goto failed;
 	}
-	deadline_ms += clock_ms() - began;
 	/* rxe delays a send for seconds if the connection is not established yet. On iWARP the
 	 * caller must send first anyway. */
 	if (await_established(v, deadline_ms) || exchange_hellos(v, key, deadline_ms))
@@ -527,10 +537,12 @@ int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struc
 		goto failed;
 	}
 	verbs_caller_free(c);
+	verbs_drop_prepared(prepared);
 	*out = &v->wire;
 	return 0;
 failed:
 	verbs_caller_free(c);
+	verbs_keep_memory(v, prepared);
 	verbs_free(v);
 	return -1;
 }

@@ -6,6 +6,8 @@
 
 #include "lane/connect.h"
 
+struct verbs;
+
 bool verbs_built(void);
 
 /* Returns true if this host has an RDMA device with an active port; else why gets the reason, for
@@ -19,13 +21,16 @@ bool verbs_behind(const union address *addr);
 /*
  * Resolves and connects to one listener, from one of this host's addresses (NULL: as routing
  * chooses). Returns 0; -1 with a failure; or 1 with a failure if another attempt, of a new epoch,
- * may succeed soon: an address or route was not found.
+ * may succeed soon: an address or route was not found, or the request had no answer for as long as
+ * the attempts have lasted since began_ms (at least 0.5 s; clock_ms), with as much time left.
+ * *prepared (it or prepared may be NULL) is memory that is registered already: verbs_prepare(). A
+ * wire that was connected has taken or freed it; an attempt that failed may leave its own there.
  * OUT_TRANSPORT: RDMA cannot be used for that address at all. OUT_MEMLOCK: RDMA cannot be used for
  * any address. OUT_CONNECT: no listener, rejected, or no answer.
  */
 int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
-	       const union address *from, const union address *to, uint64_t deadline_ms,
-	       struct wire **out);
+	       const union address *from, const union address *to, struct verbs **prepared,
+	       uint64_t began_ms, uint64_t deadline_ms, struct wire **out);
 
 /* Finds out whether a listener can be reached over RDMA, without a wire: by a request for epoch 0
  * of this lane, which the peer's porter refuses, because the lane has had a wire. May be called by
@@ -54,12 +59,11 @@ int verbs_next_caller(struct verbs_listener *v, struct verbs_caller **out);
 void verbs_refuse(struct verbs_caller *c);
 /* Registers the lane's memory with the device behind a local address, for a caller that will come:
  * the caller's time runs while its request has no answer. In the lane's thread. */
-struct verbs;
 int verbs_prepare(struct lane *l, const union address *at, struct verbs **out);
 /* v may be NULL. */
 void verbs_unprepare(struct verbs *v);
-/* Makes the queue pair, accepts, and exchanges hellos. In the lane's thread. Owns c, and frees
- * *prepared (it or prepared may be NULL). */
+/* Makes the queue pair, accepts, and exchanges hellos. In the lane's thread. Owns c. prepared: as
+ * with verbs_dial(). */
 int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struct verbs_caller *c,
 	       struct verbs **prepared, uint64_t deadline_ms, struct wire **out);
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #include "base/io.h"
 #include "host/numa.h"
 #include "lane/memlock.h"
@@ -35,9 +36,11 @@ uint8_t *verbs_credit_at(const struct verbs *v, uint32_t slot)
 	return verbs_hello_at(v, HELLO_PLACES) + (size_t)slot * CREDIT_STRIDE;
 }
 
+/* The same for all wires of a lane, so that one can take another's memory. A sink needs one for
+ * each of its sends. */
 static uint32_t credit_places(const struct verbs *v)
 {
-	return v->side == LANE_SOURCE ? v->depth + CREDITS_SPARE : v->sends_max;
+	return v->depth + (v->side == LANE_SOURCE ? CREDITS_SPARE : SENDS_SPARE);
 }
 
 uint8_t *verbs_notice_at(const struct verbs *v, uint32_t slot)
@@ -55,10 +58,8 @@ int verbs_post_recv(struct verbs *v, uint64_t wr_id, struct ibv_sge *into)
 	struct ibv_recv_wr wr = {.wr_id = wr_id, .sg_list = into, .num_sge = into != NULL}, *bad;
 	int rc = ibv_post_recv(v->id->qp, &wr, &bad);
 
-	if (!rc)
-		return 0;
-	errno = abs(rc); /* siw returns a negative errno */
-	return verbs_fail(v, OUT_PEER_LOST, "post a receive on %s: %m", device_name(v));
+	/* siw returns a negative errno. */
+	return rc ? verbs_call_failed(v, rc, "post a receive") : 0;
 }
 
 int verbs_post_credit(struct verbs *v, uint32_t slot)
@@ -234,16 +235,17 @@ static uint64_t count_locked_bytes(const struct verbs *v)
 	return v->pool->bytes + v->ring_bytes;
 }
 
-/* Bytes that this process has registered. */
+/* Bytes that this process has registered for lanes. */
 static _Atomic uint64_t registered;
 
 /* ENOMEM has several reasons, and the kernel does not report which. */
 static int fail_no_memory(struct verbs *v, size_t bytes)
 {
 	const struct ibv_device_attr *dev = &v->adapter.device;
+	uint64_t locked = atomic_load(&registered);
 
-	if (memlock_explains(atomic_load(&registered) + bytes, v->adapter.siw)) {
-		fail_memlock(count_locked_bytes(v));
+	if (memlock_explains(locked + bytes, v->adapter.siw)) {
+		fail_memlock(locked - (v->ring_mr ? v->ring_bytes : 0), count_locked_bytes(v));
 		return verbs_fail(v, failed()->code, "%s", failed()->text);
 	}
 	return verbs_fail(v, OUT_TRANSPORT,
@@ -308,11 +310,9 @@ int verbs_equip(struct verbs *v)
 {
 	/* Before the memory is registered, because registered pages cannot move. */
 	numa_settle(NULL, device_name(v), v->pool->pages.base, v->pool->pages.mapped);
-	if (verbs_equip_queues(v) || (!v->pool_mr && make_memory(v)))
+	if (verbs_equip_queues(v) || verbs_async_join(v))
 		return -1;
-	if (post_receives(v))
-		return -1;
-	return verbs_async_join(v);
+	return (!v->pool_mr && make_memory(v)) || post_receives(v) ? -1 : 0;
 }
 
 int verbs_equip_memory(struct verbs *v)
@@ -323,7 +323,7 @@ int verbs_equip_memory(struct verbs *v)
 
 void verbs_take_memory(struct verbs *v, struct verbs *from)
 {
-	if (from->id->verbs != v->id->verbs)
+	if (!from || !from->id || from->id->verbs != v->id->verbs || v->pd)
 		return;
 	v->pd = from->pd;
 	v->ring = from->ring;
@@ -356,8 +356,10 @@ void verbs_unequip(struct verbs *v)
 		rdma_destroy_qp(v->id);
 	if (v->cq)
 		ibv_destroy_cq(v->cq);
-	if (v->channel)
-		ibv_destroy_comp_channel(v->channel);
+	/* libibverbs keeps the queues of an adapter that was removed (their calls report EIO), and
+	 * for their sake the channel. Nobody uses its descriptor any more. */
+	if (v->channel && ibv_destroy_comp_channel(v->channel) == EBUSY)
+		close(v->channel->fd);
 	verbs_release_memory(v);
 	if (v->pd)
 		ibv_dealloc_pd(v->pd);

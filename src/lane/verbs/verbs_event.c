@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Events of the connection manager while a wire is being connected, and what they report. */
+/* Events of the connection manager, and what they report. */
 
 #include <errno.h>
 #include <poll.h>
 #include "base/clock.h"
+#include "base/log.h"
 #include "lane/memlock.h"
 #include "lane/verbs/verbs_impl.h"
 
@@ -118,25 +119,54 @@ static int fail_refused(struct verbs *v, const struct lane_refusal *why)
 		       v->peer);
 }
 
+/*
+ * Whether the peer's program rejected the request. On iWARP a listener's rejection and TCP's end of
+ * the attempt have errnos, which drivers choose differently (Linux 6.1):
+ *
+ *                                      rejected        reset: nobody listens there
+ *   siw (siw_proc_mpareply())          ECONNRESET      ECONNREFUSED
+ *   irdma (irdma_cm_event_handler())   ECONNREFUSED    ECONNRESET, also without an answer
+ *   cxgb4 (process_mpa_reply())        ECONNREFUSED    ECONNREFUSED
+ */
+static bool is_refusal(const struct verbs *v, const struct cm_event *e)
+{
+	if (e->what != RDMA_CM_EVENT_REJECTED)
+		return false;
+	if (e->why.code)
+		return true;
+	if (v->adapter.kind != ADAPTER_IWARP)
+		return e->status == REJECT_BY_CONSUMER;
+	return e->status == (v->adapter.siw ? -ECONNRESET : -ECONNREFUSED);
+}
+
+/* See above. */
+static int fail_iwarp_call(struct verbs *v, const struct cm_event *e)
+{
+	if (e->status == -ECONNREFUSED)
+		return fail_as(
+			OUT_CONNECT,
+			"connect to %s: no RDMA listener on that port, or refused by the peer",
+			v->peer);
+	if (e->status == -ECONNRESET)
+		return fail_as(OUT_CONNECT,
+			       "connect to %s: no RDMA listener on that port, or no answer",
+			       v->peer);
+	return verbs_connect_failed(v, -e->status);
+}
+
 int verbs_event_failed(struct verbs *v, const struct cm_event *e)
 {
 	v->may_pass = may_pass(e);
 	/* IB_CM_REJ_STALE_CONN of ib_cm.h: the other host knows the number of our queue pair from
 	 * an earlier connection. */
 	v->is_stale = e->what == RDMA_CM_EVENT_REJECTED && e->status == REJECT_STALE;
-	v->is_refused = e->what == RDMA_CM_EVENT_REJECTED &&
-			(e->status == REJECT_BY_CONSUMER || e->status == -ECONNRESET ||
-			 e->status == -ECONNREFUSED);
+	v->is_refused = is_refusal(v, e);
 	switch (e->what) {
 	case RDMA_CM_EVENT_REJECTED:
 		if (e->why.code)
 			return fail_refused(v, &e->why);
-		/* cxgb4 reports both so. */
-		if (e->status == -ECONNREFUSED)
-			return fail_as(OUT_CONNECT,
-				       "connect to %s: no RDMA listener on that port, or refused "
-				       "by the peer",
-				       v->peer);
+		if (v->adapter.kind == ADAPTER_IWARP && !v->adapter.siw)
+			return fail_iwarp_call(v, e);
 		if (e->status < 0)
 			return verbs_connect_failed(v, -e->status);
 		if (e->status == REJECT_NO_SERVICE)
@@ -167,4 +197,38 @@ int verbs_expect_event(struct verbs *v, enum rdma_cm_event_type want, uint64_t u
 	if (verbs_next_event(v, until_ms, &e))
 		return -1;
 	return e.what == want ? 0 : verbs_event_failed(v, &e);
+}
+
+/* ---- of a wire that is connected, or accepts ------------------------------------------- */
+
+static int fail_disconnected(struct verbs *v, enum rdma_cm_event_type what)
+{
+	verbs_reap_last(v);
+	if (what == RDMA_CM_EVENT_DEVICE_REMOVAL)
+		return verbs_fail(v, OUT_PEER_LOST, "%s: the device was removed", v->wire.name);
+	return verbs_fail(v, OUT_PEER_LOST, "%s: the peer closed the connection", v->wire.name);
+}
+
+/* If no RTU came, and rdma_notify() was not heard, the connection manager repeats its reply, and
+ * reports UNREACHABLE when it gives up. The peer's hello has shown that the connection is there. */
+int verbs_take_events(struct verbs *v)
+{
+	struct rdma_cm_event *e;
+
+	while (!rdma_get_cm_event(v->events, &e)) {
+		enum rdma_cm_event_type what = e->event;
+
+		rdma_ack_cm_event(e);
+		if (what == RDMA_CM_EVENT_DISCONNECTED || what == RDMA_CM_EVENT_DEVICE_REMOVAL)
+			fail_disconnected(v, what);
+		else if (what == RDMA_CM_EVENT_ESTABLISHED)
+			v->established = true;
+		else if (what == RDMA_CM_EVENT_UNREACHABLE && v->hellos > 0)
+			log_debug("%s: %s", v->wire.name, rdma_event_str(what));
+		else if (what == RDMA_CM_EVENT_REJECTED || what == RDMA_CM_EVENT_UNREACHABLE ||
+			 what == RDMA_CM_EVENT_CONNECT_ERROR)
+			verbs_fail(v, OUT_PEER_LOST, "connect to %s: %s", v->peer,
+				   rdma_event_str(what));
+	}
+	return v->why.code ? fail_again(&v->why) : 0;
 }

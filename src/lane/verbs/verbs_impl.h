@@ -4,9 +4,10 @@
 
 /*
  * A wire over RDMA verbs. Shared by verbs.c (moves blocks), verbs_op.c (the operation that moves
- * them), verbs_equip.c (queues and memory), verbs_connect.c (connects), verbs_options.c (times and
- * retries), verbs_event.c (events of the connection manager), verbs_async.c (events of adapters)
- * and verbs_listen.c (finds callers). For the files of this folder only.
+ * them), verbs_equip.c (queues and memory), verbs_prepare.c (memory that is registered before),
+ * verbs_connect.c (connects), verbs_options.c (times and retries), verbs_event.c (events of the
+ * connection manager), verbs_async.c (events of adapters) and verbs_listen.c (finds callers). For
+ * the files of this folder only.
  *
  * A wire has one RC queue pair on one librdmacm id, one completion queue for both directions, and
  * one protection domain. Blocks go as SENDs into posted receives, and no memory is registered for
@@ -14,12 +15,12 @@
  *
  * With RDMA_OP_WRITE_* the source writes block n into slot n % depth of the sink's pool, and
  * announces it with an immediate or a small message. For that the sink's pool is registered for
- * remote writes, and no other memory of either end. Each wire registers it anew, and only that
- * wire's queue pair can use the key. The sink sends the key in a LANE_HELLO, after it has heard its
- * peer's. The peer can then change a block even after it was handed up: hence wire.exposed, and the
- * copies of everything that is parsed (seal.h). All a malicious peer gains is that the stored bytes
- * differ from the bytes of the digest, in a file whose bytes and digest it chooses anyway; --verify
- * reads what is stored.
+ * remote writes, and no other memory of either end. Each wire whose peer got a key registers it
+ * anew, and only that wire's queue pair can use the key. The sink sends the key in a LANE_HELLO,
+ * after it has heard its peer's. The peer can then change a block even after it was handed up:
+ * hence wire.exposed, and the copies of everything that is parsed (seal.h). All a malicious peer
+ * gains is that the stored bytes differ from the bytes of the digest, in a file whose bytes and
+ * digest it chooses anyway; --verify reads what is stored.
  */
 
 #include <rdma/rdma_cma.h>
@@ -118,11 +119,12 @@ struct verbs {
 
 	/* source */
 	bool block_sent; /* on this wire: the next three are valid */
-	uint64_t next; /* number of the next block */
-	uint64_t released; /* number of the first block that the adapter may still read */
+	uint64_t next_block; /* number of the next block */
+	/* Number of the first block that the adapter may still read; next_block: it reads none. */
+	uint64_t first_unacked;
 	uint64_t stored; /* the highest credit */
-	/* Number + 1 of the first block sent that takes many packets; 0: none sent. */
-	uint64_t first_large;
+	bool large_sent; /* a block was sent that takes many packets: the first such one */
+	uint64_t first_large_block;
 	bool credited; /* a credit has arrived */
 	struct patience patience;
 
@@ -161,6 +163,11 @@ int verbs_write_empty(struct verbs *v);
 /* Processes completions. If there are none, waits for one until until_ms (0: without limit).
  * Returns -1 if the wire is broken or the lane was aborted. */
 int verbs_progress(struct verbs *v, uint64_t until_ms);
+/* Processes all completions that are there: those before the end of a connection still count. */
+void verbs_reap_last(struct verbs *v);
+/* Breaks the wire because a call failed, with its positive or negative errno, or because of an
+ * event that has the reason. */
+int verbs_call_failed(struct verbs *v, int rc, const char *call);
 /* Breaks the wire for this reason, unless it is broken already. */
 int verbs_fail(struct verbs *v, enum outcome code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4), cold));
@@ -173,6 +180,9 @@ int verbs_examine(struct verbs *v);
  * the peer's ACK timeout from ours then), or before the connection is accepted. An option that the
  * kernel does not have stays as it is. */
 void verbs_set_options(struct verbs *v);
+/* Sets how soon a peer's adapter sends again what finds no receive here. Once the queue pair can
+ * send; an adapter that refuses it keeps the connection manager's time. */
+void verbs_set_rnr_timer(struct verbs *v);
 /* Sets the type of service (base/tos.h) of an id that will connect or listen. Returns 0, or -1 with
  * errno. */
 int verbs_set_tos(struct rdma_cm_id *id, unsigned tos);
@@ -193,6 +203,8 @@ struct cm_event {
 int verbs_next_event(struct verbs *v, uint64_t until_ms, struct cm_event *out);
 /* Waits for one kind of event. */
 int verbs_expect_event(struct verbs *v, enum rdma_cm_event_type want, uint64_t until_ms);
+/* Processes the events of a wire that is connected, or accepts. Returns -1 if one breaks it. */
+int verbs_take_events(struct verbs *v);
 /* Fail because of an event or an errno; return -1. */
 int verbs_event_failed(struct verbs *v, const struct cm_event *e);
 int verbs_connect_failed(struct verbs *v, int err);
@@ -215,8 +227,9 @@ int verbs_equip(struct verbs *v);
 /* The queues alone, or the memory alone. */
 int verbs_equip_queues(struct verbs *v);
 int verbs_equip_memory(struct verbs *v);
-/* Moves the memory of another wire of the lane, which has no queues, to v, if it is registered with
- * the same device. */
+/* Moves the memory of another wire of the lane, which will move no block, to v, if it is registered
+ * with the same device and v has none. If `from' (NULL: nothing is moved) has a queue pair, it must
+ * be freed before v. */
 void verbs_take_memory(struct verbs *v, struct verbs *from);
 /* Undoes verbs_equip(); may be called in any state. */
 void verbs_unequip(struct verbs *v);
@@ -248,6 +261,23 @@ static inline uint64_t work_id(enum verbs_work work, uint32_t slot)
 {
 	return (uint64_t)work << 32 | slot;
 }
+
+/* ---- verbs_prepare.c ---- */
+
+/* prepared, and *prepared: NULL if there is none. */
+void verbs_drop_prepared(struct verbs **prepared);
+/* Gives v the memory, if it is of v's device. If not, frees it: memory of two devices at a time
+ * could exceed the limit of locked memory. */
+void verbs_take_prepared(struct verbs *v, struct verbs **prepared);
+/* Leaves the memory of v, an attempt that failed, to the next one, which may come soon: registering
+ * gigabytes takes seconds. A ring whose key the peer may have is not kept (see above). Keeps this
+ * thread's failure. */
+void verbs_keep_memory(struct verbs *v, struct verbs **prepared);
+
+/* ---- verbs_connect.c ---- */
+
+/* Gives v an event channel and an id. */
+int verbs_open_id(struct verbs *v);
 
 /* ---- verbs_op.c ---- */
 

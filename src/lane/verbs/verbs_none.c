@@ -35,10 +35,11 @@ int verbs_port_query(const struct adapter *a, struct adapter_verbs *out)
 }
 
 int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
-	       const union address *from, const union address *to, uint64_t deadline_ms,
-	       struct wire **out)
+	       const union address *from, const union address *to, struct verbs **prepared,
+	       uint64_t began_ms, uint64_t deadline_ms, struct wire **out)
 {
-	(void)l, (void)epoch, (void)key, (void)from, (void)to, (void)deadline_ms, (void)out;
+	(void)l, (void)epoch, (void)key, (void)from, (void)to, (void)prepared, (void)began_ms;
+	(void)deadline_ms, (void)out;
 	return fail_as(OUT_TRANSPORT, "%s", none);
 }
 

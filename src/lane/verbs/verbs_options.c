@@ -16,6 +16,11 @@ enum {
 	RETRIES = 7,
 	RETRIES_RXE = 6,
 	RNR_RETRIES = 7, /* for ever (rdma_connect(3)), as with rsockets, perftest and NCCL */
+	/* 0.64 ms (enum ib_rnr_timeout of Linux), as with perftest and libibverbs' own examples;
+	 * libfabric sets it in the same way (vrb_set_rnr_timer()). The connection manager sets 0
+	 * (cm_init_qp_rtr_attr() of cm.c), which is 655 ms, and no option of rdma_set_option(3)
+	 * changes that. */
+	MIN_RNR_TIMER = 12,
 	/* An ACK timeout of n is 4.096 us * 2^n (rdma_set_option(3)): 67 ms, and 1.07 s. */
 	ACK_UNIT_NS = 4096,
 	ACK_TIMEOUT_ROCE = 14,
@@ -66,22 +71,26 @@ uint8_t verbs_rnr_retry_count(const struct verbs *v)
  *
  * InfiniBand holds packets up instead of dropping them. UCX takes 1 s, which was too little for
  * JUWELS Booster (picongpu #4288), and NCCL 4.3 s (IB_TIMEOUT 20). There the value is the largest
- * with which all tries fit into half of the lane's timeout, and at most UCX's.
+ * with which all tries fit into the lane's timeout, and at most UCX's: with 9 s or more.
  *
- * Both are at least four round-trip times, or the adapter would repeat what is in flight.
+ * These are the shortest times: an adapter may wait for up to four times as long (InfiniBand's
+ * specification, 9.7.6.1.3; assumed). So it may report a dead path after four timeouts only. The
+ * lane does not wait for that: lane/patience.h ends the wire after one.
+ *
+ * The values are at least four round-trip times, or the adapter would repeat what is in flight.
  *
  * rxe's acknowledgements are made by a processor of the peer, which may be busy, and iWARP has
  * TCP's retransmissions.
  */
 static uint8_t choose_ack_timeout(const struct verbs *v)
 {
-	uint64_t half_ns = (uint64_t)lane_timeout_ms(v->lane) * 1000000 / 2;
+	uint64_t timeout_ns = (uint64_t)lane_timeout_ms(v->lane) * 1000000;
 	uint64_t least_ns = (uint64_t)lane_host_rtt_us(v->lane) * 1000 * 4;
 	uint8_t n = v->adapter.kind == ADAPTER_ROCE ? ACK_TIMEOUT_ROCE : ACK_TIMEOUT_IB;
 
 	if (v->adapter.kind == ADAPTER_IWARP || v->adapter.rxe)
 		return 0;
-	while (n > ACK_TIMEOUT_ROCE && ((RETRIES + 1ULL) * ACK_UNIT_NS << n) > half_ns)
+	while (n > ACK_TIMEOUT_ROCE && ((RETRIES + 1ULL) * ACK_UNIT_NS << n) > timeout_ns)
 		n--;
 	while (n < ACK_TIMEOUT_MOST && (uint64_t)ACK_UNIT_NS << n < least_ns)
 		n++;
@@ -96,6 +105,18 @@ void verbs_set_options(struct verbs *v)
 
 	if (n && rdma_set_option(v->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &n, sizeof n))
 		log_debug("%s: set the ACK timeout: %m", v->peer);
+}
+
+void verbs_set_rnr_timer(struct verbs *v)
+{
+	struct ibv_qp_attr attr = {.min_rnr_timer = MIN_RNR_TIMER};
+
+	/* rxe's senders never repeat: verbs_rnr_retry_count(). */
+	if (v->adapter.kind == ADAPTER_IWARP || v->adapter.rxe)
+		return;
+	errno = abs(ibv_modify_qp(v->id->qp, &attr, IBV_QP_MIN_RNR_TIMER));
+	if (errno)
+		log_debug("%s: set the RNR timer: %m", v->peer);
 }
 
 /*

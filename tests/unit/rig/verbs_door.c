@@ -230,7 +230,7 @@ int door_dial(struct door *d, struct lane *l, uint32_t epoch, const struct lane_
 {
 	union address a = host_address(d->address, d->port);
 
-	return verbs_dial(l, epoch, key, NULL, &a, deadline_ms, out);
+	return verbs_dial(l, epoch, key, NULL, &a, NULL, 0, deadline_ms, out);
 }
 
 /* ---- counters ------------------------------------------------------------------------- */

@@ -39,8 +39,8 @@ int __real_tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 int __wrap_tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 		    const union address *to, unsigned n, uint64_t deadline_ms, struct wire **out);
 int __wrap_verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
-		      const union address *from, const union address *to, uint64_t deadline_ms,
-		      struct wire **out);
+		      const union address *from, const union address *to, struct verbs **prepared,
+		      uint64_t began_ms, uint64_t deadline_ms, struct wire **out);
 bool __wrap_verbs_present(char *why, size_t size);
 bool __wrap_verbs_behind(const union address *addr);
 int __wrap_porter_listen_rdma(struct porter *porter, const union address *addr, unsigned lo,
@@ -62,12 +62,14 @@ int __wrap_tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 }
 
 int __wrap_verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
-		      const union address *from, const union address *to, uint64_t deadline_ms,
-		      struct wire **out)
+		      const union address *from, const union address *to, struct verbs **prepared,
+		      uint64_t began_ms, uint64_t deadline_ms, struct wire **out)
 {
 	unsigned left = atomic_load(&refusals);
 
 	(void)from;
+	(void)prepared;
+	(void)began_ms;
 	atomic_fetch_add(&rdma_dials, 1);
 	if (left > 0) {
 		atomic_store(&refusals, left - 1);

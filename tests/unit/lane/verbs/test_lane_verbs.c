@@ -293,6 +293,39 @@ static void test_missing_listener_is_reported(void **state)
 	scene_close(&s);
 }
 
+/* A knock at the listener, or at a port where nobody listens. */
+static void *knock_thread(void *arg)
+{
+	struct call *c = arg;
+	union address a = host_address(far.address, c->door->port);
+
+	host_enter(&near);
+	c->result = verbs_knock(c->lane, c->key, NULL, &a, c->deadline_ms);
+	return NULL;
+}
+
+static void test_only_a_listener_answers_a_knock(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	/* cxgb4 reports both alike. */
+	if (strncmp(door_adapter, "t6", 2) == 0 || strcmp(door_adapter, "device") == 0)
+		skip();
+	scene_open(&s, 4, 4096);
+	wait_start(&s.wait);
+	s.call.key = &(const struct lane_key){.secret = "of another session"};
+	assert_int_equal(pthread_create(&s.call.thread, NULL, knock_thread, &s.call), 0);
+	pthread_join(s.call.thread, NULL);
+	assert_int_equal(s.call.result, 0);
+	assert_open(&s);
+	verbs_unlisten(s.door.listener);
+	s.door.listener = NULL;
+	host_call(&near, knock_thread, &s.call);
+	assert_int_equal(s.call.result, -1);
+	scene_close(&s);
+}
+
 /*
  * The listener exists, but nothing accepts the request. Locked memory does not suffice for two
  * requests at a time.
@@ -341,7 +374,7 @@ static void *silent_call(void *arg)
 	struct wire *w;
 
 	host_enter(&near);
-	c->result = verbs_dial(c->lane, 0, c->key, NULL, &a, c->deadline_ms, &w);
+	c->result = verbs_dial(c->lane, 0, c->key, NULL, &a, NULL, 0, c->deadline_ms, &w);
 	c->why = *failed();
 	return NULL;
 }
@@ -520,6 +553,7 @@ int main(void)
 		cmocka_unit_test(test_close_does_not_wait_for_the_peer),
 		cmocka_unit_test(test_wrong_token_is_refused),
 		cmocka_unit_test(test_missing_listener_is_reported),
+		cmocka_unit_test(test_only_a_listener_answers_a_knock),
 		cmocka_unit_test(test_unanswered_request_times_out),
 		cmocka_unit_test(test_silent_host_times_out),
 		cmocka_unit_test(test_garbage_requests_are_refused),

@@ -75,7 +75,9 @@ static struct ibv_qp_attr attributes_of(const struct wire *w)
 	struct ibv_qp_attr attr;
 
 	assert_int_equal(ibv_query_qp(v->id->qp, &attr,
-				      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY, &init),
+				      IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+					      IBV_QP_MIN_RNR_TIMER,
+				      &init),
 			 0);
 	return attr;
 }
@@ -108,7 +110,7 @@ static uint64_t tries_ms(const struct ibv_qp_attr *a)
 	return ((uint64_t)4096 << a->timeout) * (a->retry_cnt + 1u) / 1000000;
 }
 
-static void test_a_dead_path_is_noticed_within_half_of_the_timeout(void **state)
+static void test_a_dead_path_is_noticed_within_the_timeout(void **state)
 {
 	struct ibv_qp_attr both[2];
 
@@ -119,10 +121,36 @@ static void test_a_dead_path_is_noticed_within_half_of_the_timeout(void **state)
 		read_both(timeout_ms, 0, both);
 		for (int i = 0; i < 2; i++) {
 			assert_int_equal(both[i].retry_cnt, 7);
-			assert_true(tries_ms(&both[i]) <= (uint64_t)timeout_ms / 2);
+			assert_true(tries_ms(&both[i]) <= (uint64_t)timeout_ms);
 			assert_true(tries_ms(&both[i]) >= 500);
 		}
 	}
+}
+
+/* Its switches hold packets up. */
+static void test_infiniband_is_given_all_of_the_timeout(void **state)
+{
+	struct ibv_qp_attr both[2];
+
+	(void)state;
+	if (!strstr(door_adapter, "-ib"))
+		skip();
+	read_both(15000, 0, both);
+	for (int i = 0; i < 2; i++)
+		assert_in_range(tries_ms(&both[i]), 15000 / 2 + 1, 15000);
+}
+
+/* The connection manager's own value would stop the peer's sends for 655 ms. */
+static void test_a_receiver_that_is_not_ready_costs_less_than_a_millisecond(void **state)
+{
+	struct ibv_qp_attr both[2];
+
+	(void)state;
+	if (door_iwarp || door_software)
+		skip();
+	read_both(15000, 0, both);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(both[i].min_rnr_timer, 12); /* 0.64 ms */
 }
 
 /* Switches of RoCE drop packets. */
@@ -206,7 +234,9 @@ static void test_losses_do_not_stop_a_lane_for_seconds(void **state)
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_a_dead_path_is_noticed_within_half_of_the_timeout),
+		cmocka_unit_test(test_a_dead_path_is_noticed_within_the_timeout),
+		cmocka_unit_test(test_infiniband_is_given_all_of_the_timeout),
+		cmocka_unit_test(test_a_receiver_that_is_not_ready_costs_less_than_a_millisecond),
 		cmocka_unit_test(test_a_lost_last_packet_costs_milliseconds_on_roce),
 		cmocka_unit_test(test_a_long_way_is_not_taken_for_a_loss),
 		cmocka_unit_test(test_losses_do_not_stop_a_lane_for_seconds),

@@ -284,7 +284,7 @@ static void test_announced_block_that_was_not_written_is_refused(void **state)
 		abort();
 	while (s.v->stored < DEPTH) {
 		s.v->block_sent = true;
-		s.v->next = DEPTH;
+		s.v->next_block = DEPTH;
 		assert_int_equal(verbs_progress(s.v, clock_ms() + LIMIT_MS), 0);
 	}
 	tell(&s, 0, LANE_HEAD + LEN, 0);
