@@ -8,7 +8,7 @@
 #include <string.h>
 #include "copy/attr/modes.h"
 #include "copy/rules/filter.h"
-#include "copy/rules/listed.h"
+#include "copy/rules/files_from.h"
 #include "expect.h"
 #include "protocol/message.h"
 

@@ -9,7 +9,7 @@
 #include "cmd/cli/operand.h"
 #include "cmd/end/relay.h"
 #include "copy/rules/filter.h"
-#include "copy/rules/listed.h"
+#include "copy/rules/files_from.h"
 
 /* Limits of a conductor's orders; its own command line is shorter. */
 enum {

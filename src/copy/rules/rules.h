@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include "copy/rules/filter.h"
-#include "copy/rules/listed.h"
+#include "copy/rules/files_from.h"
 #include "protocol/message.h"
 
 #define RULES_FIELD(field, bit) bool field;

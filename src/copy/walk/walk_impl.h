@@ -3,7 +3,7 @@
 #define COPY_WALK_WALK_IMPL_H
 
 /* Private header of the walk: walk.c walks through directories, walk_root.c begins with what the
- * user named, walk_listed.c follows --files-from, and walk_names.c knows the names of earlier
+ * user named, walk_files_from.c follows --files-from, and walk_names.c knows the names of earlier
  * sources. */
 
 #include "base/hash_set.h"

@@ -14,7 +14,7 @@
 #include "base/fail.h"
 #include "copy/attr/modes.h"
 #include "copy/rules/filter.h"
-#include "copy/rules/listed.h"
+#include "copy/rules/files_from.h"
 
 static bool next(char **word, size_t *room)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef COPY_RULES_LISTED_H
-#define COPY_RULES_LISTED_H
+#ifndef COPY_RULES_FILES_FROM_H
+#define COPY_RULES_FILES_FROM_H
 
 /*
  * The names of --files-from, as a tree of components in which both ends look names up.  One thread

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "copy/rules/listed.h"
+#include "copy/rules/files_from.h"
 
 #include <errno.h>
 #include <pthread.h>
