@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct rules_under_test {
 	struct filter *filter;
-	struct listed *listed;
+	struct files_from *listed;
 };
 
 static void add_pattern(struct rules_under_test *r, bool include, const char *text)
@@ -34,43 +34,43 @@ static void match(struct rules_under_test *r, char *path)
 
 	expect(filter_excludes(r->filter, path, true) == dir);
 	filter_excludes(r->filter, path, false);
-	listed_in(listed_top(r->listed), path);
+	files_from_child(files_from_top(r->listed), path);
 	expect(!filter_excludes(NULL, path, dir));
 }
 
 /* A listed name must be found by its components. */
-static void find_listed(const struct listed *l, char *name)
+static void find_listed(const struct files_from *l, char *name)
 {
-	const struct listed_node *n = listed_top(l);
+	const struct files_from_node *n = files_from_top(l);
 	char *rest = name, *part;
 
 	while ((part = strsep(&rest, "/"))) {
 		if (!*part || strcmp(part, ".") == 0)
 			continue;
-		n = listed_in(n, part);
+		n = files_from_child(n, part);
 		expect(n);
 	}
-	expect(listed_itself(n));
+	expect(files_from_is_named(n));
 }
 
 static void add_listed(struct rules_under_test *r, char *name)
 {
-	if (listed_add(r->listed, name))
+	if (files_from_add(r->listed, name))
 		expect(failed()->code == OUT_USAGE);
 	else if (strlen(name) & 1) /* find_listed() seals the list, and later names follow */
 		find_listed(r->listed, name);
 }
 
 /* Children must be in order, and each must be found. */
-static void walk_listed(const struct listed_node *dir)
+static void walk_listed(const struct files_from_node *dir)
 {
-	const struct listed_node *n;
+	const struct files_from_node *n;
 	const char *name, *before = NULL;
 	size_t at = 0;
 
-	while ((n = listed_next(dir, &at, &name))) {
+	while ((n = files_from_next(dir, &at, &name))) {
 		expect(*name && !strchr(name, '/') && (!before || strcmp(before, name) < 0));
-		expect(listed_in(dir, name) == n);
+		expect(files_from_child(dir, name) == n);
 		before = name;
 		walk_listed(n);
 	}
@@ -122,11 +122,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return -1;
 	memcpy(text, data, size);
 	text[size] = '\0';
-	expect(filter_new(&r.filter) == 0 && listed_new(&r.listed) == 0);
+	expect(filter_new(&r.filter) == 0 && files_from_new(&r.listed) == 0);
 	while ((line = strsep(&rest, "\n")))
 		use_line(&r, line);
-	walk_listed(listed_top(r.listed));
+	walk_listed(files_from_top(r.listed));
 	filter_free(r.filter);
-	listed_free(r.listed);
+	files_from_free(r.listed);
 	return 0;
 }

@@ -60,7 +60,7 @@ static int add_listed(struct orders *o, const struct frame *f)
 	o->listed_bytes += strlen(m.name) + 1;
 	if (!o->listed || o->listed_bytes > LISTED_BYTES_MAX)
 		return fail_as(OUT_PROTOCOL, "received too many names of --files-from");
-	return listed_add(o->listed, m.name);
+	return files_from_add(o->listed, m.name);
 }
 
 static int add_taken(struct orders *o, const struct frame *f)
@@ -101,7 +101,7 @@ int orders_begin(struct orders *o, const struct frame *f)
 		return fail_as(OUT_PROTOCOL, "expected START, received %s", message_name(f->type));
 	if (msg_start_decode(f, &o->m))
 		return -1;
-	return orders_have(o, START_FILES_FROM) ? listed_new(&o->listed) : 0;
+	return orders_have(o, START_FILES_FROM) ? files_from_new(&o->listed) : 0;
 }
 
 int orders_take(struct orders *o, const struct frame *f)
@@ -131,7 +131,7 @@ void orders_free(struct orders *o)
 		free(o->wants[i]);
 	free(o->wants);
 	filter_free(o->filter);
-	listed_free(o->listed);
+	files_from_free(o->listed);
 	taken_free(&o->taken);
 }
 

@@ -21,7 +21,7 @@ struct orders {
 	size_t want_room, want_bytes, rule_bytes, listed_bytes;
 	unsigned rule_count;
 	struct filter *filter;
-	struct listed *listed;
+	struct files_from *listed;
 	struct taken taken;
 	struct rules rules;
 };

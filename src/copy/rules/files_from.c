@@ -13,15 +13,16 @@
 #include "protocol/message.h"
 
 /*
- * While names are added, the children of a node are a hash table.  The first call of listed_top()
- * sorts all tables in place into arrays, which needs no memory and cannot fail.  A node
- * with one child has a pointer to it instead of a table.
+ * While names are added, the children of a node are a hash table.  The first call of
+ * files_from_top() sorts all tables in place into arrays, which needs no memory and cannot fail.  A
+ * node with one child has a pointer to it instead of a table.
  */
 
-struct listed_node {
+struct files_from_node {
 	union {
-		struct listed_node *one; /* if room is 1 */
-		struct listed_node **table; /* of room entries, some of them NULL until sorted */
+		struct files_from_node *one; /* if room is 1 */
+		struct files_from_node *
+			*table; /* of room entries, some of them NULL until sorted */
 	} child;
 	uint32_t count, room; /* room: 0, 1 or a power of two */
 	bool named, sorted; /* named: the list has this name itself */
@@ -40,10 +41,10 @@ struct chunk {
 	_Alignas(8) char bytes[];
 };
 
-struct listed {
+struct files_from {
 	struct chunk *chunks; /* the memory of all nodes */
 	size_t bytes; /* of all chunks */
-	struct listed_node *top;
+	struct files_from_node *top;
 	uint64_t seed; /* random, so that nobody can choose names that collide */
 	pthread_mutex_t sort_lock;
 	atomic_bool sorted;
@@ -51,7 +52,7 @@ struct listed {
 
 /* ---- nodes -------------------------------------------------------------------------- */
 
-static void *alloc_in_chunk(struct listed *l, size_t size)
+static void *alloc_in_chunk(struct files_from *l, size_t size)
 {
 	struct chunk *c = l->chunks;
 	void *to;
@@ -78,21 +79,22 @@ static void *alloc_in_chunk(struct listed *l, size_t size)
 	return to;
 }
 
-static struct listed_node *node_make(struct listed *l, const char *name, size_t len)
+static struct files_from_node *node_make(struct files_from *l, const char *name, size_t len)
 {
-	struct listed_node *n = alloc_in_chunk(l, offsetof(struct listed_node, name) + len + 1);
+	struct files_from_node *n =
+		alloc_in_chunk(l, offsetof(struct files_from_node, name) + len + 1);
 
 	if (!n)
 		return NULL;
-	memset(n, 0, offsetof(struct listed_node, name));
+	memset(n, 0, offsetof(struct files_from_node, name));
 	memcpy(n->name, name, len);
 	n->name[len] = '\0';
 	return n;
 }
 
-int listed_new(struct listed **out)
+int files_from_new(struct files_from **out)
 {
-	struct listed *l = calloc(1, sizeof *l);
+	struct files_from *l = calloc(1, sizeof *l);
 
 	if (l)
 		l->top = node_make(l, "", 0);
@@ -107,7 +109,7 @@ int listed_new(struct listed **out)
 	return 0;
 }
 
-static void tables_free(struct listed_node *n)
+static void tables_free(struct files_from_node *n)
 {
 	if (n->room == 1)
 		tables_free(n->child.one);
@@ -119,7 +121,7 @@ static void tables_free(struct listed_node *n)
 	free(n->child.table);
 }
 
-void listed_free(struct listed *l)
+void files_from_free(struct files_from *l)
 {
 	if (!l)
 		return;
@@ -136,19 +138,19 @@ void listed_free(struct listed *l)
 
 /* ---- adding ------------------------------------------------------------------------- */
 
-static bool has_node_name(const struct listed_node *n, const char *name, size_t len)
+static bool has_node_name(const struct files_from_node *n, const char *name, size_t len)
 {
 	return strncmp(n->name, name, len) == 0 && !n->name[len];
 }
 
 /* The entry of a name in a table, or the free entry where it belongs.  A table is never full. */
-static struct listed_node **table_at(const struct listed *l, struct listed_node **table,
-				     uint32_t room, const char *name, size_t len)
+static struct files_from_node **table_at(const struct files_from *l, struct files_from_node **table,
+					 uint32_t room, const char *name, size_t len)
 {
 	uint64_t at = XXH3_64bits_withSeed(name, len, l->seed);
 
 	for (;; at++) {
-		struct listed_node **entry = &table[at & (room - 1)];
+		struct files_from_node **entry = &table[at & (room - 1)];
 
 		if (!*entry || has_node_name(*entry, name, len))
 			return entry;
@@ -156,20 +158,20 @@ static struct listed_node **table_at(const struct listed *l, struct listed_node 
 }
 
 /* Makes room for one more child.  Turns a sorted array into a table again. */
-static int table_grow(struct listed *l, struct listed_node *dir)
+static int table_grow(struct files_from *l, struct files_from_node *dir)
 {
 	uint32_t room = dir->room < FIRST_ROOM ? FIRST_ROOM : dir->room;
-	struct listed_node **table;
+	struct files_from_node **table;
 
 	while (room - room / 4 < dir->count + 1)
 		room *= 2;
 	if (room == dir->room && !dir->sorted)
 		return 0;
-	table = calloc(room, sizeof(struct listed_node *));
+	table = calloc(room, sizeof(struct files_from_node *));
 	if (!table)
 		return fail_as(OUT_MEMORY, "list names: %m");
 	for (uint32_t i = 0; i < dir->room; i++) {
-		struct listed_node *n = dir->room == 1 ? dir->child.one : dir->child.table[i];
+		struct files_from_node *n = dir->room == 1 ? dir->child.one : dir->child.table[i];
 
 		if (n)
 			*table_at(l, table, room, n->name, strlen(n->name)) = n;
@@ -183,10 +185,10 @@ static int table_grow(struct listed *l, struct listed_node *dir)
 }
 
 /* The child of that name; makes it if it is missing.  NULL: out of memory. */
-static struct listed_node *find_or_add_child(struct listed *l, struct listed_node *dir,
-					     const char *name, size_t len)
+static struct files_from_node *find_or_add_child(struct files_from *l, struct files_from_node *dir,
+						 const char *name, size_t len)
 {
-	struct listed_node **entry = &dir->child.one;
+	struct files_from_node **entry = &dir->child.one;
 
 	if (dir->room == 1 && has_node_name(dir->child.one, name, len))
 		return dir->child.one;
@@ -215,9 +217,9 @@ static bool has_dotdot(const char *name)
 	return false;
 }
 
-int listed_add(struct listed *l, const char *name)
+int files_from_add(struct files_from *l, const char *name)
 {
-	struct listed_node *n = l->top;
+	struct files_from_node *n = l->top;
 
 	if (strlen(name) >= NAME_MAX_WIRE)
 		return fail_as(OUT_USAGE, "--files-from: name %.60s... is longer than %d bytes",
@@ -243,13 +245,13 @@ int listed_add(struct listed *l, const char *name)
 
 static int compare_nodes(const void *a, const void *b)
 {
-	const struct listed_node *const *x = a, *const *y = b;
+	const struct files_from_node *const *x = a, *const *y = b;
 
 	return strcmp((*x)->name, (*y)->name);
 }
 
 /* Recurses once for each component of a name, at most some thousands of times. */
-static void sort_children(struct listed_node *dir)
+static void sort_children(struct files_from_node *dir)
 {
 	uint32_t count = 0;
 
@@ -268,9 +270,9 @@ static void sort_children(struct listed_node *dir)
 		sort_children(dir->child.table[i]);
 }
 
-const struct listed_node *listed_top(const struct listed *l)
+const struct files_from_node *files_from_top(const struct files_from *l)
 {
-	struct listed *mine = (struct listed *)(uintptr_t)l;
+	struct files_from *mine = (struct files_from *)(uintptr_t)l;
 
 	if (!mine->sorted) {
 		pthread_mutex_lock(&mine->sort_lock);
@@ -282,15 +284,15 @@ const struct listed_node *listed_top(const struct listed *l)
 	return mine->top;
 }
 
-static const struct listed_node *const *get_children(const struct listed_node *dir)
+static const struct files_from_node *const *get_children(const struct files_from_node *dir)
 {
-	return (const struct listed_node *const *)(dir->room > 1 ? dir->child.table
-								 : &dir->child.one);
+	return (const struct files_from_node *const *)(dir->room > 1 ? dir->child.table
+								     : &dir->child.one);
 }
 
-const struct listed_node *listed_in(const struct listed_node *dir, const char *name)
+const struct files_from_node *files_from_child(const struct files_from_node *dir, const char *name)
 {
-	const struct listed_node *const *children = get_children(dir);
+	const struct files_from_node *const *children = get_children(dir);
 	uint32_t low = 0, high = dir->count;
 
 	while (low < high) {
@@ -307,14 +309,15 @@ const struct listed_node *listed_in(const struct listed_node *dir, const char *n
 	return NULL;
 }
 
-bool listed_itself(const struct listed_node *n)
+bool files_from_is_named(const struct files_from_node *n)
 {
 	return n->named;
 }
 
-const struct listed_node *listed_next(const struct listed_node *dir, size_t *at, const char **name)
+const struct files_from_node *files_from_next(const struct files_from_node *dir, size_t *at,
+					      const char **name)
 {
-	const struct listed_node *n;
+	const struct files_from_node *n;
 
 	if (*at >= dir->count)
 		return NULL;

@@ -10,23 +10,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct listed;
-struct listed_node; /* a directory or file that is listed, or leads to one that is */
+struct files_from;
+struct files_from_node; /* a directory or file that is listed, or leads to one that is */
 
-int listed_new(struct listed **out);
-void listed_free(struct listed *l); /* accepts NULL */
+int files_from_new(struct files_from **out);
+void files_from_free(struct files_from *l); /* accepts NULL */
 /* "a//b/./c/" means a/b/c (for rsync, /./ and the final slash mean more).  A leading / is dropped,
  * as rsync does.  ".." is refused, with a failure (OUT_USAGE).  A name may be added again.  "" and
  * "." list the top itself. */
-int listed_add(struct listed *l, const char *name);
+int files_from_add(struct files_from *l, const char *name);
 
 /* Never NULL. */
-const struct listed_node *listed_top(const struct listed *l);
+const struct files_from_node *files_from_top(const struct files_from *l);
 /* The child of that name; NULL: none. */
-const struct listed_node *listed_in(const struct listed_node *dir, const char *name);
+const struct files_from_node *files_from_child(const struct files_from_node *dir, const char *name);
 /* Is this node itself listed?  With -r everything in it is then, too. */
-bool listed_itself(const struct listed_node *n);
+bool files_from_is_named(const struct files_from_node *n);
 /* The next child, sorted by name.  *at starts as 0.  NULL: no more. */
-const struct listed_node *listed_next(const struct listed_node *dir, size_t *at, const char **name);
+const struct files_from_node *files_from_next(const struct files_from_node *dir, size_t *at,
+					      const char **name);
 
 #endif

@@ -25,7 +25,7 @@ struct rules {
 	unsigned digest; /* enum content_digest of --print-digest */
 	/* Only at an end: */
 	const struct filter *filter; /* NULL: everything */
-	const struct listed *listed; /* --files-from; NULL: none */
+	const struct files_from *listed; /* --files-from; NULL: none */
 };
 #define RULES_DEFAULTS                                                                             \
 	.max_size = UINT64_MAX, .max_delete = UINT64_MAX, .backup_dir = "", .suffix = "",          \

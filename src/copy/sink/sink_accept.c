@@ -105,16 +105,17 @@ static bool wants_contents(const struct sink *s, const char *want)
 	       strcmp(last, "..") == 0;
 }
 
-static const struct listed_node *find_listed_dir(const struct sink *s, const struct sink_dir *dir)
+static const struct files_from_node *find_listed_dir(const struct sink *s,
+						     const struct sink_dir *dir)
 {
 	if (!s->rules->listed)
 		return NULL;
-	return dir ? dir->listed : listed_top(s->rules->listed);
+	return dir ? dir->listed : files_from_top(s->rules->listed);
 }
 
-static bool is_all_listed(const struct sink *s, const struct listed_node *n)
+static bool is_all_listed(const struct sink *s, const struct files_from_node *n)
 {
-	return n && s->rules->recursive && listed_itself(n);
+	return n && s->rules->recursive && files_from_is_named(n);
 }
 
 /* Did the user ask for everything in dir (NULL: the target)? */
@@ -134,9 +135,9 @@ static int accept_contents(const struct sink *s, const struct record_dir *r, str
 
 static int accept_listed_dir(const struct sink *s, const struct record_dir *r, struct sink_dir *d)
 {
-	const struct listed_node *in = find_listed_dir(s, d->parent);
+	const struct files_from_node *in = find_listed_dir(s, d->parent);
 
-	d->listed = in ? listed_in(in, r->name) : NULL;
+	d->listed = in ? files_from_child(in, r->name) : NULL;
 	d->all_wanted = is_all_listed(s, d->listed);
 	return d->listed ? 0 : refuse_name(s, r->name, r->want);
 }
@@ -215,10 +216,11 @@ static int accept_type(const struct sink *s, const struct record_file *r, bool i
 
 static bool is_listed(const struct sink *s, const struct record_file *r, const struct sink_dir *d)
 {
-	const struct listed_node *in = find_listed_dir(s, d);
-	const struct listed_node *n = in && name_is_plain(r->name) ? listed_in(in, r->name) : NULL;
+	const struct files_from_node *in = find_listed_dir(s, d);
+	const struct files_from_node *n =
+		in && name_is_plain(r->name) ? files_from_child(in, r->name) : NULL;
 
-	return n && listed_itself(n);
+	return n && files_from_is_named(n);
 }
 
 /* 1: yes.  0: no.  -1: failure. */

@@ -73,7 +73,7 @@ struct sink_dir {
 	/* left out with everything in it, because with --ignore-existing something else exists,
 	 * or because with --existing nothing exists */
 	bool left_out;
-	const struct listed_node *listed; /* the part of --files-from in it; NULL: nothing */
+	const struct files_from_node *listed; /* the part of --files-from in it; NULL: nothing */
 	char *name; /* only if it has no place */
 	uint64_t hash; /* of its record */
 	bool all_wanted; /* everything in it was requested */

@@ -312,7 +312,7 @@ static int read_dir_piece(struct walk *w, struct walk_frame *f)
 }
 
 static int push_frame(struct walk *w, struct walk_dir *d, bool whole,
-		      const struct listed_node *listed)
+		      const struct files_from_node *listed)
 {
 	struct walk_frame *f = calloc(1, sizeof *f);
 
@@ -339,7 +339,7 @@ static void pop_frame(struct walk *w)
 }
 
 int walk_enter(struct walk *w, struct walk_dir *d, int ret, bool whole,
-	       const struct listed_node *listed)
+	       const struct files_from_node *listed)
 {
 	char room[FAIL_TEXT_MAX / 2];
 
@@ -378,7 +378,7 @@ static int enter_subdir(struct walk *w, struct walk_frame *f)
 		w->incomplete = true;
 		return walk_fail(w, f->dir, name);
 	}
-	return walk_enter(w, d, ret, true, f->listed ? listed_in(f->listed, name) : NULL);
+	return walk_enter(w, d, ret, true, f->listed ? files_from_child(f->listed, name) : NULL);
 }
 
 /* ---- the walk ------------------------------------------------------------------------ */

@@ -7,27 +7,27 @@
 #include <unistd.h>
 #include "base/fail.h"
 
-static bool has_listed_below(const struct listed_node *n)
+static bool has_listed_below(const struct files_from_node *n)
 {
 	const char *name;
 	size_t at = 0;
 
-	return listed_next(n, &at, &name) != NULL;
+	return files_from_next(n, &at, &name) != NULL;
 }
 
-static int fail_listed_tree(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+static int fail_listed_tree(struct walk *w, struct walk_dir *d, const struct files_from_node *n,
 			    char path[static NAME_MAX_WIRE], size_t len, int error);
 
 /* Fails each listed name below n, with errno error.  path: of n in d, of len bytes. */
-static int fail_listed_below(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+static int fail_listed_below(struct walk *w, struct walk_dir *d, const struct files_from_node *n,
 			     char path[static NAME_MAX_WIRE], size_t len, int error)
 {
-	const struct listed_node *child;
+	const struct files_from_node *child;
 	const char *name;
 	size_t at = 0;
 	int more;
 
-	while ((child = listed_next(n, &at, &name)) != NULL) {
+	while ((child = files_from_next(n, &at, &name)) != NULL) {
 		more = snprintf(path + len, NAME_MAX_WIRE - len, "/%s", name);
 		if (more < 0 || (size_t)more >= NAME_MAX_WIRE - len)
 			continue;
@@ -39,12 +39,12 @@ static int fail_listed_below(struct walk *w, struct walk_dir *d, const struct li
 }
 
 /* As fail_listed_below(), and for n itself if it is listed. */
-static int fail_listed_tree(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+static int fail_listed_tree(struct walk *w, struct walk_dir *d, const struct files_from_node *n,
 			    char path[static NAME_MAX_WIRE], size_t len, int error)
 {
 	char room[FAIL_TEXT_MAX / 2];
 
-	if (listed_itself(n)) {
+	if (files_from_is_named(n)) {
 		errno = error;
 		fail_as(error == ENOENT ? OUT_NO_SOURCE : OUT_FILE, "open %s: %m",
 			walk_shown(d, path, room, sizeof room));
@@ -54,7 +54,7 @@ static int fail_listed_tree(struct walk *w, struct walk_dir *d, const struct lis
 	return fail_listed_below(w, d, n, path, len, error);
 }
 
-static int fail_listed_entry(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+static int fail_listed_entry(struct walk *w, struct walk_dir *d, const struct files_from_node *n,
 			     const char *name, int error)
 {
 	char path[NAME_MAX_WIRE];
@@ -63,7 +63,7 @@ static int fail_listed_entry(struct walk *w, struct walk_dir *d, const struct li
 	return fail_listed_tree(w, d, n, path, (size_t)len, error);
 }
 
-static int enter_listed_dir(struct walk *w, struct walk_frame *f, const struct listed_node *n,
+static int enter_listed_dir(struct walk *w, struct walk_frame *f, const struct files_from_node *n,
 			    const char *name, bool itself, bool follow)
 {
 	bool whole = itself && w->o.rules->recursive;
@@ -88,7 +88,7 @@ static int enter_listed_dir(struct walk *w, struct walk_frame *f, const struct l
 /* A name that leads to listed names is not a directory: those fail, and the name itself is copied
  * if it is listed. */
 static int scan_file_not_dir(struct walk *w, struct walk_frame *f, int fd,
-			     const struct listed_node *n, const char *name, bool itself)
+			     const struct files_from_node *n, const char *name, bool itself)
 {
 	char path[NAME_MAX_WIRE];
 	int len = snprintf(path, sizeof path, "%s", name);
@@ -102,11 +102,12 @@ static int scan_file_not_dir(struct walk *w, struct walk_frame *f, int fd,
 	return walk_add_mode(w, f->dir, st.st_mode, name);
 }
 
-static bool is_any_included_below(struct walk *w, struct walk_dir *d, const struct listed_node *n,
-				  char path[static NAME_MAX_WIRE], size_t len, int fd);
+static bool is_any_included_below(struct walk *w, struct walk_dir *d,
+				  const struct files_from_node *n, char path[static NAME_MAX_WIRE],
+				  size_t len, int fd);
 
 /* Is the listed entry n, called name in fd, or anything listed below it, not excluded? */
-static bool is_any_included(struct walk *w, struct walk_dir *d, const struct listed_node *n,
+static bool is_any_included(struct walk *w, struct walk_dir *d, const struct files_from_node *n,
 			    char path[static NAME_MAX_WIRE], size_t len, int fd, const char *name)
 {
 	bool leads = has_listed_below(n), follow = leads || w->o.rules->copy_links, included;
@@ -116,7 +117,7 @@ static bool is_any_included(struct walk *w, struct walk_dir *d, const struct lis
 	/* The walk reports this failure when it gets there. */
 	if (walk_stat(fd, name, follow, &st))
 		return true;
-	if (listed_itself(n) && !walk_excludes(w, d, path, S_ISDIR(st.st_mode)))
+	if (files_from_is_named(n) && !walk_excludes(w, d, path, S_ISDIR(st.st_mode)))
 		return true;
 	if (!leads || !S_ISDIR(st.st_mode))
 		return leads;
@@ -130,16 +131,17 @@ static bool is_any_included(struct walk *w, struct walk_dir *d, const struct lis
 
 /* Is anything that is listed below n not excluded?  path is n's in d, of len bytes, fd its
  * descriptor. */
-static bool is_any_included_below(struct walk *w, struct walk_dir *d, const struct listed_node *n,
-				  char path[static NAME_MAX_WIRE], size_t len, int fd)
+static bool is_any_included_below(struct walk *w, struct walk_dir *d,
+				  const struct files_from_node *n, char path[static NAME_MAX_WIRE],
+				  size_t len, int fd)
 {
-	const struct listed_node *child;
+	const struct files_from_node *child;
 	const char *name;
 	size_t at = 0;
 	bool included = false;
 	int more;
 
-	while (!included && (child = listed_next(n, &at, &name)) != NULL) {
+	while (!included && (child = files_from_next(n, &at, &name)) != NULL) {
 		more = snprintf(path + len, NAME_MAX_WIRE - len, "/%s", name);
 		included = more < 0 || (size_t)more >= NAME_MAX_WIRE - len ||
 			   is_any_included(w, d, child, path, len + (size_t)more, fd, name);
@@ -149,8 +151,8 @@ static bool is_any_included_below(struct walk *w, struct walk_dir *d, const stru
 }
 
 /* A directory that leads only to excluded names is not made. */
-static bool is_all_excluded_below(struct walk *w, struct walk_dir *d, const struct listed_node *n,
-				  int fd, const char *name)
+static bool is_all_excluded_below(struct walk *w, struct walk_dir *d,
+				  const struct files_from_node *n, int fd, const char *name)
 {
 	char path[NAME_MAX_WIRE];
 	int len = snprintf(path, sizeof path, "%s", name), in;
@@ -167,14 +169,14 @@ static bool is_all_excluded_below(struct walk *w, struct walk_dir *d, const stru
 /* A name that only leads to listed names may be a symbolic link, because the user wrote it.  As
  * with rsync, patterns do not apply to it. */
 static int scan_listed_entry(struct walk *w, struct walk_frame *f, int fd,
-			     const struct listed_node *n, const char *name)
+			     const struct files_from_node *n, const char *name)
 {
 	bool leads = has_listed_below(n), follow = leads || w->o.rules->copy_links, itself;
 	struct stat st;
 
 	if (walk_stat(fd, name, follow, &st))
 		return fail_listed_entry(w, f->dir, n, name, errno);
-	itself = listed_itself(n) && !walk_excludes(w, f->dir, name, S_ISDIR(st.st_mode));
+	itself = files_from_is_named(n) && !walk_excludes(w, f->dir, name, S_ISDIR(st.st_mode));
 	if (!itself && !leads)
 		return 0;
 	if (S_ISDIR(st.st_mode) && !itself && is_all_excluded_below(w, f->dir, n, fd, name))
@@ -188,7 +190,7 @@ static int scan_listed_entry(struct walk *w, struct walk_frame *f, int fd,
 
 int walk_read_listed(struct walk *w, struct walk_frame *f)
 {
-	const struct listed_node *n;
+	const struct files_from_node *n;
 	const char *name;
 	int fd, ret = 0;
 
@@ -199,7 +201,7 @@ int walk_read_listed(struct walk *w, struct walk_frame *f)
 	}
 	/* Until the piece is full, or a directory was entered. */
 	while (ret == 0 && w->top == f && w->count < WALK_ENTRIES && !f->over) {
-		n = listed_next(f->listed, &f->listed_at, &name);
+		n = files_from_next(f->listed, &f->listed_at, &name);
 		if (n)
 			ret = scan_listed_entry(w, f, fd, n, name);
 		f->over = !n;
@@ -210,7 +212,7 @@ int walk_read_listed(struct walk *w, struct walk_frame *f)
 
 int walk_check_listed(struct walk *w, struct walk_frame *f)
 {
-	const struct listed_node *n;
+	const struct files_from_node *n;
 	const char *name;
 	struct stat st;
 	int fd, ret = 0;
@@ -218,7 +220,7 @@ int walk_check_listed(struct walk *w, struct walk_frame *f)
 
 	if (walk_dir_use(f->dir, &fd))
 		return -1;
-	while (ret == 0 && (n = listed_next(f->listed, &at, &name)) != NULL) {
+	while (ret == 0 && (n = files_from_next(f->listed, &at, &name)) != NULL) {
 		if (walk_stat(fd, name, false, &st))
 			ret = fail_listed_entry(w, f->dir, n, name, errno);
 	}

@@ -21,7 +21,7 @@ struct walk_frame {
 	bool announced; /* its WALK_DIR was passed on */
 	bool over; /* everything was read */
 	bool whole; /* takes everything in it, not only what is listed */
-	const struct listed_node *listed; /* what --files-from lists in it; NULL: nothing */
+	const struct files_from_node *listed; /* what --files-from lists in it; NULL: nothing */
 	size_t listed_at;
 	off_t pos; /* where the next piece begins */
 	/* directories in it that come next: for each 1 if WALK_NAME_AGAIN, else 0, then its name */
@@ -71,7 +71,7 @@ int walk_add_mode(struct walk *w, struct walk_dir *d, mode_t mode, const char *n
 int walk_emit(struct walk *w, struct walk_dir *dir, const struct found_path *p);
 /* Enters a directory; ret is what walk_dir_open() returned for it.  Takes d. */
 int walk_enter(struct walk *w, struct walk_dir *d, int ret, bool whole,
-	       const struct listed_node *listed);
+	       const struct files_from_node *listed);
 
 /* Does an earlier source have something that becomes name in d? */
 enum walk_name {

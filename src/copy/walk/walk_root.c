@@ -108,7 +108,7 @@ static int fail_root(struct walk *w, const struct found_path *p)
 }
 
 static int enter_root(struct walk *w, const struct found_path *p, const struct walk_dir_opts *o,
-		      bool whole, const struct listed_node *listed)
+		      bool whole, const struct files_from_node *listed)
 {
 	struct walk_dir *d;
 	int ret = walk_dir_open(&w->dirs, o, &d);
@@ -203,8 +203,8 @@ static int enter_tree(struct walk *w, const struct found_path *p)
 
 static int enter_listed_root(struct walk *w, const struct found_path *p)
 {
-	const struct listed_node *top = listed_top(w->o.rules->listed);
-	bool itself = listed_itself(top), whole = itself && w->o.rules->recursive;
+	const struct files_from_node *top = files_from_top(w->o.rules->listed);
+	bool itself = files_from_is_named(top), whole = itself && w->o.rules->recursive;
 	struct walk_dir_opts o = {
 		.path = p->path,
 		.name = "",

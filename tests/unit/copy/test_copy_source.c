@@ -376,13 +376,13 @@ static void missing_entries_are_reported(void **state)
 {
 	struct rules rules = RULES_PLAIN;
 	const struct rig_event *e;
-	struct listed *l;
+	struct files_from *l;
 
 	(void)state;
 	assert_int_equal(mkdir("from", 0755) | mkdir("from/d", 0755) | make_text("from/d/f", "f"),
 			 0);
-	assert_int_equal(listed_new(&l), 0);
-	assert_int_equal(listed_add(l, "d/f") | listed_add(l, "d/gone"), 0);
+	assert_int_equal(files_from_new(&l), 0);
+	assert_int_equal(files_from_add(l, "d/f") | files_from_add(l, "d/gone"), 0);
 	rules.listed = l;
 	rules.events = true;
 	set_tree(&rules);
@@ -396,7 +396,7 @@ static void missing_entries_are_reported(void **state)
 	assert_non_null(e);
 	assert_int_equal(e->code, OUT_NO_SOURCE);
 	assert_true(has_text("to/d/f", "f"));
-	listed_free(l);
+	files_from_free(l);
 }
 
 static void chmod_changes_modes(void **state)

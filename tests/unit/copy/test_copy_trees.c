@@ -48,7 +48,7 @@ static void play(const struct scene *scene)
 {
 	static char *wants[3];
 	struct rules rules = scene->rules;
-	struct listed *listed = NULL;
+	struct files_from *listed = NULL;
 	unsigned count = 0;
 
 	for (; count < 3 && scene->want[count]; count++)
@@ -57,9 +57,9 @@ static void play(const struct scene *scene)
 	rules.max_delete = rules.max_delete ? rules.max_delete : UINT64_MAX;
 	rules.backup_dir = rules.suffix = rules.chmod = rules.chown = "";
 	if (scene->listed[0])
-		assert_int_equal(listed_new(&listed), 0);
+		assert_int_equal(files_from_new(&listed), 0);
 	for (unsigned i = 0; i < 4 && scene->listed[i]; i++)
-		assert_int_equal(listed_add(listed, scene->listed[i]), 0);
+		assert_int_equal(files_from_add(listed, scene->listed[i]), 0);
 	rules.listed = listed;
 	rig_init(&rig);
 	rig_names(&rig, wants, count, scene->target ? scene->target : "to");
@@ -68,7 +68,7 @@ static void play(const struct scene *scene)
 	rig.to.peer = "sourcehost";
 	actor_init(&actor, &rig, scene->say);
 	rig_run(&rig);
-	listed_free(listed);
+	files_from_free(listed);
 }
 
 static void check(const struct scene *scene)

@@ -52,32 +52,32 @@ static int filter_dump(char **word, size_t *room)
 	return 0;
 }
 
-static bool wanted(const struct listed_node *n, const char *path, bool dir, bool recursive)
+static bool wanted(const struct files_from_node *n, const char *path, bool dir, bool recursive)
 {
 	char *copy = strdup(path), *left = copy;
-	bool below = recursive && listed_itself(n);
+	bool below = recursive && files_from_is_named(n);
 
 	for (char *name; n && !below && (name = strsep(&left, "/"));) {
-		n = listed_in(n, name);
-		below = n && recursive && listed_itself(n);
+		n = files_from_child(n, name);
+		below = n && recursive && files_from_is_named(n);
 	}
 	free(copy);
-	return below || (n && (dir || listed_itself(n)));
+	return below || (n && (dir || files_from_is_named(n)));
 }
 
 static int listed_dump(char **word, size_t *room, bool recursive)
 {
-	struct listed *l;
+	struct files_from *l;
 
-	if (listed_new(&l))
+	if (files_from_new(&l))
 		return -1;
 	while (next(word, room) && **word)
-		if (listed_add(l, *word))
+		if (files_from_add(l, *word))
 			return -1;
 	while (next(word, room))
-		if (wanted(listed_top(l), *word + 1, **word == 'd', recursive))
+		if (wanted(files_from_top(l), *word + 1, **word == 'd', recursive))
 			fwrite(*word + 1, 1, strlen(*word + 1) + 1, stdout);
-	listed_free(l);
+	files_from_free(l);
 	return 0;
 }
 

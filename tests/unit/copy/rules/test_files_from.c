@@ -25,31 +25,31 @@
 #define SANITIZED false
 #endif
 
-static struct listed *listed_of(const char *const *names)
+static struct files_from *listed_of(const char *const *names)
 {
-	struct listed *l;
+	struct files_from *l;
 
-	assert_int_equal(listed_new(&l), 0);
+	assert_int_equal(files_from_new(&l), 0);
 	for (; *names; names++)
-		assert_int_equal(listed_add(l, *names), 0);
+		assert_int_equal(files_from_add(l, *names), 0);
 	return l;
 }
 
 /* The tree as text: "a! b(c! d(e!))", with a ! after names that are listed themselves. */
-static void print_tree(const struct listed_node *n, char *to, size_t room)
+static void print_tree(const struct files_from_node *n, char *to, size_t room)
 {
-	const struct listed_node *child;
+	const struct files_from_node *child;
 	const char *name;
 	size_t at = 0;
 
-	for (bool more = false; (child = listed_next(n, &at, &name)); more = true) {
+	for (bool more = false; (child = files_from_next(n, &at, &name)); more = true) {
 		snprintf(to + strlen(to), room - strlen(to), "%s%s%s", more ? " " : "", name,
-			 listed_itself(child) ? "!" : "");
-		assert_ptr_equal(listed_in(n, name), child);
+			 files_from_is_named(child) ? "!" : "");
+		assert_ptr_equal(files_from_child(n, name), child);
 		size_t inner = 0;
 		const char *first;
 
-		if (!listed_next(child, &inner, &first))
+		if (!files_from_next(child, &inner, &first))
 			continue;
 		snprintf(to + strlen(to), room - strlen(to), "(");
 		print_tree(child, to, room);
@@ -59,12 +59,12 @@ static void print_tree(const struct listed_node *n, char *to, size_t room)
 
 static void assert_tree(const char *const *names, const char *should)
 {
-	struct listed *l = listed_of(names);
+	struct files_from *l = listed_of(names);
 	char is[256] = "";
 
-	print_tree(listed_top(l), is, sizeof is);
+	print_tree(files_from_top(l), is, sizeof is);
 	assert_string_equal(is, should);
-	listed_free(l);
+	files_from_free(l);
 }
 #define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
@@ -83,82 +83,82 @@ static void names_make_a_sorted_tree(void **state)
 
 static void names_are_normalized(void **state)
 {
-	struct listed *l;
+	struct files_from *l;
 
 	(void)state;
 	assert_tree(NAMES("a//b/./c/"), "a(b(c!))");
 	assert_tree(NAMES("/a", "./b", "//./c/."), "a! b! c!");
 	assert_tree(NAMES("..a", "a..", "...", ".a"), "...! ..a! .a! a..!");
 	l = listed_of(NAMES("a/b"));
-	assert_false(listed_itself(listed_top(l)));
-	assert_int_equal(listed_add(l, "."), 0);
-	assert_true(listed_itself(listed_top(l)));
-	listed_free(l);
+	assert_false(files_from_is_named(files_from_top(l)));
+	assert_int_equal(files_from_add(l, "."), 0);
+	assert_true(files_from_is_named(files_from_top(l)));
+	files_from_free(l);
 	l = listed_of(NAMES(""));
-	assert_true(listed_itself(listed_top(l)));
-	listed_free(l);
+	assert_true(files_from_is_named(files_from_top(l)));
+	files_from_free(l);
 }
 
 static void names_outside_the_top_are_refused(void **state)
 {
 	static const char *const wrong[] = {"..", "../a", "a/..", "a/../b", "/..", "./../a"};
 	char longest[NAME_MAX_WIRE + 1];
-	struct listed *l = listed_of(NAMES("a"));
+	struct files_from *l = listed_of(NAMES("a"));
 
 	(void)state;
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-		assert_int_equal(listed_add(l, wrong[i]), -1);
+		assert_int_equal(files_from_add(l, wrong[i]), -1);
 		assert_int_equal(failed()->code, OUT_USAGE);
 	}
 	memset(longest, 'n', NAME_MAX_WIRE);
 	longest[NAME_MAX_WIRE] = '\0';
-	assert_int_equal(listed_add(l, longest), -1);
+	assert_int_equal(files_from_add(l, longest), -1);
 	assert_int_equal(failed()->code, OUT_USAGE);
 	longest[NAME_MAX_WIRE - 1] = '\0';
-	assert_int_equal(listed_add(l, longest), 0);
-	assert_non_null(listed_in(listed_top(l), longest));
-	listed_free(l);
-	listed_free(NULL);
+	assert_int_equal(files_from_add(l, longest), 0);
+	assert_non_null(files_from_child(files_from_top(l), longest));
+	files_from_free(l);
+	files_from_free(NULL);
 }
 
 static void missing_names_are_not_found(void **state)
 {
-	struct listed *l = listed_of(NAMES("ab/c", "one/x", "one/y"));
-	const struct listed_node *top = listed_top(l);
+	struct files_from *l = listed_of(NAMES("ab/c", "one/x", "one/y"));
+	const struct files_from_node *top = files_from_top(l);
 
 	(void)state;
-	assert_null(listed_in(top, "a"));
-	assert_null(listed_in(top, "abc"));
-	assert_null(listed_in(top, ""));
-	assert_null(listed_in(listed_in(top, "ab"), "ab"));
-	assert_null(listed_in(listed_in(listed_in(top, "ab"), "c"), "c"));
-	assert_null(listed_in(listed_in(top, "one"), "xx"));
-	listed_free(l);
+	assert_null(files_from_child(top, "a"));
+	assert_null(files_from_child(top, "abc"));
+	assert_null(files_from_child(top, ""));
+	assert_null(files_from_child(files_from_child(top, "ab"), "ab"));
+	assert_null(files_from_child(files_from_child(files_from_child(top, "ab"), "c"), "c"));
+	assert_null(files_from_child(files_from_child(top, "one"), "xx"));
+	files_from_free(l);
 }
 
 /* Names may be added after the first lookup. */
 static void list_grows_after_a_lookup(void **state)
 {
-	struct listed *l;
+	struct files_from *l;
 	char name[16], is[512] = "";
 	unsigned count = 0;
 	size_t at = 0;
 	const char *got;
 
 	(void)state;
-	assert_int_equal(listed_new(&l), 0);
+	assert_int_equal(files_from_new(&l), 0);
 	for (unsigned i = 0; i < 100; i++) {
 		snprintf(name, sizeof name, "%02u", i * 37 % 100);
-		assert_int_equal(listed_add(l, name), 0);
-		assert_non_null(listed_in(listed_top(l), name));
+		assert_int_equal(files_from_add(l, name), 0);
+		assert_non_null(files_from_child(files_from_top(l), name));
 	}
-	while (listed_next(listed_top(l), &at, &got)) {
+	while (files_from_next(files_from_top(l), &at, &got)) {
 		snprintf(name, sizeof name, "%02u", count++);
 		assert_string_equal(got, name);
 	}
 	assert_int_equal(count, 100);
-	print_tree(listed_top(l), is, sizeof is);
-	listed_free(l);
+	print_tree(files_from_top(l), is, sizeof is);
+	files_from_free(l);
 }
 
 /* ---- by several threads, and many ---------------------------------------------------- */
@@ -167,17 +167,17 @@ enum { READERS = 4, SEVERAL = 5000 };
 
 static void *read_all(void *arg)
 {
-	const struct listed *l = arg;
-	const struct listed_node *top = listed_top(l);
+	const struct files_from *l = arg;
+	const struct files_from_node *top = files_from_top(l);
 	char name[16];
 
 	for (unsigned i = 0; i < SEVERAL; i++) {
-		const struct listed_node *dir;
+		const struct files_from_node *dir;
 
 		snprintf(name, sizeof name, "%u", i % 71);
-		dir = listed_in(top, name);
+		dir = files_from_child(top, name);
 		snprintf(name, sizeof name, "%u", i);
-		if (!dir || !listed_in(dir, name))
+		if (!dir || !files_from_child(dir, name))
 			return NULL;
 	}
 	return arg;
@@ -185,15 +185,15 @@ static void *read_all(void *arg)
 
 static void many_threads_read_the_list(void **state)
 {
-	struct listed *l;
+	struct files_from *l;
 	pthread_t threads[READERS];
 	char name[32];
 
 	(void)state;
-	assert_int_equal(listed_new(&l), 0);
+	assert_int_equal(files_from_new(&l), 0);
 	for (unsigned i = 0; i < SEVERAL; i++) {
 		snprintf(name, sizeof name, "%u/%u", i % 71, i);
-		assert_int_equal(listed_add(l, name), 0);
+		assert_int_equal(files_from_add(l, name), 0);
 	}
 	for (unsigned i = 0; i < READERS; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, read_all, l), 0);
@@ -203,7 +203,7 @@ static void many_threads_read_the_list(void **state)
 		pthread_join(threads[i], &got);
 		assert_ptr_equal(got, l);
 	}
-	listed_free(l);
+	files_from_free(l);
 }
 
 /* Names of 50 bytes, unsorted, as find prints them. */
@@ -220,24 +220,24 @@ enum { MILLION = 1000 * 1000, ROOM_KIB = 128 << 10 };
 /* Runs in a process of its own, so that its peak memory is measured alone. */
 static int list_many(unsigned many, bool deep)
 {
-	struct listed *l;
+	struct files_from *l;
 	struct rusage before, after;
 	char name[64];
 	size_t at = 0, count = 0;
 	const char *got;
 
 	getrusage(RUSAGE_SELF, &before);
-	if (listed_new(&l))
+	if (files_from_new(&l))
 		return 1;
 	for (unsigned i = 0; i < many; i++) {
 		name_of(name, (unsigned)(i * UINT64_C(611953) % many), deep);
-		if (strlen(name) != 50 || listed_add(l, name))
+		if (strlen(name) != 50 || files_from_add(l, name))
 			return 2;
 	}
-	while (listed_next(listed_top(l), &at, &got))
+	while (files_from_next(files_from_top(l), &at, &got))
 		count++;
 	getrusage(RUSAGE_SELF, &after);
-	listed_free(l);
+	files_from_free(l);
 	if (count != (deep ? many : 1))
 		return 3;
 	return after.ru_maxrss - before.ru_maxrss > ROOM_KIB ? 4 : 0;

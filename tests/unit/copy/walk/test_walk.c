@@ -541,15 +541,15 @@ static void relative_makes_implied_directories(void **state)
 	walk_is(&r, NAMES(text("a/gone")), "named a/gone\n");
 }
 
-static struct listed *list(const char *first, ...)
+static struct files_from *list(const char *first, ...)
 {
-	struct listed *l;
+	struct files_from *l;
 	va_list ap;
 
-	assert_int_equal(listed_new(&l), 0);
+	assert_int_equal(files_from_new(&l), 0);
 	va_start(ap, first);
 	for (const char *n = first; n; n = va_arg(ap, const char *))
-		assert_int_equal(listed_add(l, n), 0);
+		assert_int_equal(files_from_add(l, n), 0);
 	va_end(ap);
 	return l;
 }
@@ -574,7 +574,7 @@ static void repeated_directories_of_several_sources_are_marked(void **state)
 static void only_listed_names_are_found(void **state)
 {
 	struct rules r = RULES_PLAIN;
-	struct listed *l;
+	struct files_from *l;
 
 	(void)state;
 	make_dirs("a", "a/b", "a/b/c", "a/d", "a/e", NULL);
@@ -595,7 +595,7 @@ static void only_listed_names_are_found(void **state)
 	walk_is(&r, NAMES(text("a/b/f")),
 		"failed a/b/f: 11 a/b/f is not a directory (--files-from requires one)\n");
 	walk_is(&r, NAMES(text("gone")), "named gone\n");
-	listed_free(l);
+	files_from_free(l);
 	r.recursive = true;
 	r.delete = true;
 	l = list("b", "b/gone", "e/j", NULL);
@@ -605,7 +605,7 @@ static void only_listed_names_are_found(void **state)
 		"failed b/gone: 3 open a/b/gone: No such file or directory\n"
 		"dir e (implied)\nfile e/j\n"
 		"keep b/c\nkeep b/f\nkeep b/g\nkept b\nkeep b/c/h\nkept b/c\n");
-	listed_free(l);
+	files_from_free(l);
 }
 
 #define walk_test(f) cmocka_unit_test_setup_teardown(f, folder_enter, folder_leave)
