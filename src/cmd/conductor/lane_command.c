@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 #include "base/fail.h"
+#include "base/fd_pass.h"
 #include "base/io.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -91,57 +92,17 @@ static socklen_t make_keeper_address(const unsigned char token[static TOKEN_SIZE
 	return (socklen_t)(at - (char *)un);
 }
 
-static int send_fd(int to, int fd)
-{
-	char byte = 'l';
-	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
-	union {
-		struct cmsghdr head;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	struct msghdr m = {.msg_iov = &iov,
-			   .msg_iovlen = 1,
-			   .msg_control = control.room,
-			   .msg_controllen = sizeof control.room};
-
-	control.head.cmsg_level = SOL_SOCKET;
-	control.head.cmsg_type = SCM_RIGHTS;
-	control.head.cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(&control.head), &fd, sizeof fd);
-	return sendmsg(to, &m, MSG_NOSIGNAL) == 1 ? 0 : -1;
-}
-
 /* Returns the descriptor, or -1 with errno. */
 static int receive_fd(int from)
 {
 	const struct timeval timeout = {.tv_sec = KEEPER_MS / 1000};
 	char byte;
-	struct iovec iov = {.iov_base = &byte, .iov_len = 1};
-	union {
-		struct cmsghdr head;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = {0};
-	struct msghdr m = {.msg_iov = &iov,
-			   .msg_iovlen = 1,
-			   .msg_control = control.room,
-			   .msg_controllen = sizeof control.room};
-	ssize_t n;
 	int fd;
 
 	if (setsockopt(from, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout) < 0)
 		return -1;
-	n = recvmsg(from, &m, MSG_CMSG_CLOEXEC);
-	if (n < 0 && errno == EAGAIN)
+	if (fd_receive(from, &byte, 1, &fd, 0) < 0 && errno == EAGAIN)
 		errno = ETIMEDOUT;
-	if (n < 0)
-		return -1;
-	if (n == 0 || !CMSG_FIRSTHDR(&m) || control.head.cmsg_type != SCM_RIGHTS ||
-	    control.head.cmsg_len != CMSG_LEN(sizeof fd)) {
-		/* The kernel drops a descriptor if this process has no free one. */
-		errno = m.msg_flags & MSG_CTRUNC ? EMFILE : EPROTO;
-		return -1;
-	}
-	memcpy(&fd, CMSG_DATA(&control.head), sizeof fd);
 	return fd;
 }
 
@@ -161,7 +122,7 @@ static int pass_listener(int unix_fd, int listener)
 	if (fd < 0)
 		return fail_as(OUT_SOCKET, "accept a request for the port: %m");
 	if (is_own_process(fd))
-		send_fd(fd, listener);
+		fd_send(fd, "l", 1, listener, 0);
 	close_fd(fd);
 	return 0;
 }

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/vfs.h>
 #include <unistd.h>
+#include "base/fd_pass.h"
 #include "base/io.h"
 
 bool clone_suits(int fd)
@@ -28,50 +29,25 @@ bool clone_suits(int fd)
 
 /* ---- passing descriptors --------------------------------------------------------------- */
 
-union fd_message {
-	struct cmsghdr head;
-	char room[CMSG_SPACE(sizeof(int))];
-};
-
 bool clone_offer(int socket, uint32_t id, int fd)
 {
-	struct iovec iov = {.iov_base = &id, .iov_len = sizeof id};
-	union fd_message control = {0};
-	struct msghdr m = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control.room,
-		.msg_controllen = sizeof control.room,
-	};
-
-	control.head.cmsg_level = SOL_SOCKET;
-	control.head.cmsg_type = SCM_RIGHTS;
-	control.head.cmsg_len = CMSG_LEN(sizeof(int));
-	memcpy(CMSG_DATA(&control.head), &fd, sizeof fd);
-	return sendmsg(socket, &m, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof id;
+	return fd_send(socket, &id, sizeof id, fd, MSG_DONTWAIT) == (ssize_t)sizeof id;
 }
 
 /* Call with the lock held.  Receives one more offer; false: none has arrived. */
 static bool receive_offer(struct clones *c)
 {
 	uint32_t id;
-	struct iovec iov = {.iov_base = &id, .iov_len = sizeof id};
-	union fd_message control = {0};
-	struct msghdr m = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control.room,
-		.msg_controllen = sizeof control.room,
-	};
-	struct cmsghdr *head;
+	int fd;
 
-	if (recvmsg(c->socket, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) != (ssize_t)sizeof id)
+	if (fd_receive(c->socket, &id, sizeof id, &fd, MSG_DONTWAIT) != (ssize_t)sizeof id) {
+		close_fd(fd);
 		return false;
-	head = CMSG_FIRSTHDR(&m);
-	if (!head || head->cmsg_type != SCM_RIGHTS || head->cmsg_len != CMSG_LEN(sizeof(int)))
+	}
+	if (fd < 0)
 		return true;
 	c->offers[c->count].id = id;
-	memcpy(&c->offers[c->count].fd, CMSG_DATA(head), sizeof(int));
+	c->offers[c->count].fd = fd;
 	c->count++;
 	return true;
 }
