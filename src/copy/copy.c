@@ -78,6 +78,16 @@ void copy_on_fail(void *copy)
 	pthread_mutex_unlock(&c->lock);
 }
 
+void copy_begin(struct copy *c, struct tally *t, struct copy_result *r)
+{
+	r->total = (struct msg_total){0};
+	r->counts = (struct msg_counts){0};
+	r->at_peer = false;
+	r->times = r->peer_times = (struct msg_times){0};
+	c->tally = t;
+	c->result = r;
+}
+
 void copy_attach(struct copy *c, struct session *session, void *running)
 {
 	pthread_mutex_lock(&c->lock);

@@ -54,6 +54,8 @@ struct copy {
 
 /* For a role's on_frame(): fails because of an unexpected frame.  -1. */
 int copy_fail_unexpected(const struct frame *f);
+/* A run counts in t and fills in r, whose results are none so far. */
+void copy_begin(struct copy *c, struct tally *t, struct copy_result *r);
 /* From now on frames reach running; NULL: no longer. */
 void copy_attach(struct copy *c, struct session *session, void *running);
 

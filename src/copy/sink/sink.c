@@ -400,12 +400,7 @@ int sink_run(struct copy *c, struct session *session, const struct sink_opts *o,
 	struct failure f;
 	int ret;
 
-	r->total = (struct msg_total){0};
-	r->counts = (struct msg_counts){0};
-	r->at_peer = false;
-	r->times = r->peer_times = (struct msg_times){0};
-	c->tally = t;
-	c->result = r;
+	copy_begin(c, t, r);
 	if (!s)
 		return session_fail(session);
 	copy_attach(c, session, s);

@@ -357,12 +357,7 @@ int source_run(struct copy *c, struct session *session, const struct source_opts
 	struct source *s = source_new(c, session, o);
 	int ret;
 
-	r->total = (struct msg_total){0};
-	r->counts = (struct msg_counts){0};
-	r->at_peer = false;
-	r->times = r->peer_times = (struct msg_times){0};
-	c->tally = t;
-	c->result = r;
+	copy_begin(c, t, r);
 	if (!s)
 		return session_fail(session);
 	copy_attach(c, session, s);
