@@ -170,44 +170,50 @@ static bool is_limit_in_force(const struct limits_line *l, const struct rlimit *
 	return l->bytes == rlimit_bytes(l->soft ? rl->rlim_cur : rl->rlim_max);
 }
 
-static void describe_origin(const struct survey *s, const struct rlimit *rl, char *to, size_t size)
-{
-	char service[NAME_MAX];
+/* Where the limit of this process comes from. */
+struct limit_origin {
+	bool container;
+	char service[NAME_MAX]; /* "": a login */
 	struct limits_line line;
+};
 
-	read_limits_files(s, &line);
-	find_service(s, service, sizeof service);
-	if (is_in_container(s))
+static void find_origin(const struct survey *s, struct limit_origin *o)
+{
+	o->container = is_in_container(s);
+	find_service(s, o->service, sizeof o->service);
+	read_limits_files(s, &o->line);
+}
+
+static void describe_origin(const struct limit_origin *o, const struct rlimit *rl, char *to,
+			    size_t size)
+{
+	if (o->container)
 		snprintf(to, size, "set by the runtime of this container");
-	else if (service[0])
-		snprintf(to, size, "set by LimitMEMLOCK= of %s, or systemd's default", service);
-	else if (line.text[0])
+	else if (o->service[0])
+		snprintf(to, size, "set by LimitMEMLOCK= of %s, or systemd's default", o->service);
+	else if (o->line.text[0])
 		snprintf(to, size, "of a login, %s %s",
-			 is_limit_in_force(&line, rl) ? "set by" : "but not by", line.text);
+			 is_limit_in_force(&o->line, rl) ? "set by" : "but not by", o->line.text);
 	else
 		snprintf(to, size,
 			 "of a login, and no line in /etc/security sets memlock for this user: "
 			 "the default of the kernel or systemd (DefaultLimitMEMLOCK=)");
 }
 
-static void describe_remedy(const struct survey *s, const struct rlimit *rl, char *to, size_t size)
+static void describe_remedy(const struct limit_origin *o, const struct rlimit *rl, char *to,
+			    size_t size)
 {
-	char service[NAME_MAX];
-	struct limits_line line;
-
-	read_limits_files(s, &line);
-	find_service(s, service, sizeof service);
-	if (is_in_container(s))
+	if (o->container)
 		snprintf(to, size, "start the container with --ulimit memlock=-1");
-	else if (service[0])
+	else if (o->service[0])
 		snprintf(to, size,
 			 "systemctl edit %s: [Service] LimitMEMLOCK=infinity, then restart it",
-			 service);
-	else if (line.bytes == UINT64_MAX && !is_limit_in_force(&line, rl))
+			 o->service);
+	else if (o->line.bytes == UINT64_MAX && !is_limit_in_force(&o->line, rl))
 		snprintf(to, size,
 			 "%s applies to new logins: log in again, through PAM (sshd: UsePAM "
 			 "yes); \"*\" does not include root, which needs a line \"root\"",
-			 line.text);
+			 o->line.text);
 	else
 		snprintf(to, size,
 			 "put the four lines \"# Locked memory, for RDMA\", \"* soft memlock "
@@ -272,6 +278,7 @@ void survey_memory(const struct survey *s)
 	struct sizing_for f = {.links = 1};
 	char limit[80], wanted[80], room[80], needed[32], origin[TEXT_MAX / 2], remedy[TEXT_MAX];
 	char soft[32], hard[32], others[160] = "";
+	struct limit_origin from;
 	uint64_t mine;
 
 	/* Read it before a library raises the soft limit. */
@@ -290,8 +297,9 @@ void survey_memory(const struct survey *s)
 		 bytes_text(rlimit_bytes(rl.rlim_max), hard, sizeof hard));
 	bytes_text(count_needed_bytes(&want), needed, sizeof needed);
 	shape_text(&want, wanted, sizeof wanted);
-	describe_origin(s, &rl, origin, sizeof origin);
-	describe_remedy(s, &rl, remedy, sizeof remedy);
+	find_origin(s, &from);
+	describe_origin(&from, &rl, origin, sizeof origin);
+	describe_remedy(&from, &rl, remedy, sizeof remedy);
 	if (count_needed_bytes(&want) <= f.lockable)
 		survey_found(s, FINDING_OK, "memlock", "", NULL,
 			     "locked memory: %s%s; %s take %s; %s", limit, others, wanted, needed,
