@@ -182,6 +182,13 @@ class Running:
         self.proc.wait()
 
 
+def split_options(args):
+    """(options, all others); from "--" on, which begins a command, nothing is an option."""
+    at = args.index("--") if "--" in args else len(args)
+    options = [a for a in args[:at] if str(a).startswith("-")]
+    return options, [a for a in args[:at] if a not in options] + list(args[at:])
+
+
 class Bench:
     """Starts programs on hosts, and kills those that still run after the test."""
 
@@ -208,12 +215,7 @@ class Bench:
 
     def receive(self, *args, key=KEY, port=0, transport=DEMAND, host=FAR, **how):
         """Starts rdrecv, and returns it with .port when it listens."""
-        options = [a for a in args if str(a).startswith("-")]
-        rest = [a for a in args if not str(a).startswith("-")]
-        if "--" in args:
-            at = args.index("--")
-            options = [a for a in args[:at] if str(a).startswith("-")]
-            rest = [a for a in args[:at] if not str(a).startswith("-")] + list(args[at:])
+        options, rest = split_options(args)
         env = dict(how.pop("env", None) or {}, RD_KEY=key)
         r = self.start([program("rdrecv"), transport, *PATIENCE, *OP, *options, str(port), "-", *rest],
                        host=host, env=env, **how)
@@ -221,12 +223,7 @@ class Bench:
         return r
 
     def send(self, port, *args, key=KEY, transport=DEMAND, host=NEAR, to=None, **how):
-        options = [a for a in args if str(a).startswith("-")]
-        rest = [a for a in args if not str(a).startswith("-")]
-        if "--" in args:
-            at = args.index("--")
-            options = [a for a in args[:at] if str(a).startswith("-")]
-            rest = [a for a in args[:at] if not str(a).startswith("-")] + list(args[at:])
+        options, rest = split_options(args)
         env = dict(how.pop("env", None) or {}, RD_KEY=key)
         return self.start([program("rdsend"), transport, *PATIENCE, *OP, *options, to or FAR.address, str(port),
                            "-", *rest], host=host, env=env, **how)
