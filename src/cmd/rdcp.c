@@ -10,7 +10,7 @@
 #include "cmd/cli/operand.h"
 #include "cmd/conductor/carrier.h"
 #include "cmd/conductor/conductor.h"
-#include "cmd/conductor/ends.h"
+#include "cmd/conductor/ends_command.h"
 #include "cmd/conductor/overlap.h"
 #include "cmd/end/end.h"
 #include "cmd/end/relay.h"

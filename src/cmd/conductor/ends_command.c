@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/conductor/ends.h"
+#include "cmd/conductor/ends_command.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CMD_CONDUCTOR_ENDS_H
-#define CMD_CONDUCTOR_ENDS_H
+#ifndef CMD_CONDUCTOR_ENDS_COMMAND_H
+#define CMD_CONDUCTOR_ENDS_COMMAND_H
 
 /*
  * `rdcp --ends': runs one end after the other over one connection, so that rdbench logs in only
