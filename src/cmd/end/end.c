@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/wipe.h"
 #include "base/worker.h"
-#include "cmd/end/disk.h"
+#include "cmd/end/bench_disk.h"
 #include "cmd/end/end_work.h"
 #include "cmd/end/notes.h"
 #include "cmd/process/process.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CMD_END_DISK_H
-#define CMD_END_DISK_H
+#ifndef CMD_END_BENCH_DISK_H
+#define CMD_END_BENCH_DISK_H
 
 /* The disk of an end of rdbench: START_SCRATCH and START_PROBE. */
 

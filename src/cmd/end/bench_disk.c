@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/end/disk.h"
+#include "cmd/end/bench_disk.h"
 
 #include "base/fail.h"
 #include "copy/measure/probe.h"
