@@ -35,7 +35,7 @@ MADE = {"recursive", "archive", "exclude", "include", "files-from", "from0", "rs
 # Options that no case has, with the reason.
 ELSEWHERE = {
     "ignore-non-existing": "another name of --existing",
-    "progress": "prints only; tests/e2e/test_manners.py",
+    "progress": "prints only; tests/e2e/test_every_program.py",
     "address": "where to listen; tests/e2e/test_copy.py", "port-range": "where to listen; tests/e2e/test_firewall.py",
     "ipv4": "which address; tests/e2e/test_copy.py", "ipv6": "which address; tests/e2e/test_copy.py",
     "rdma-op": "RDMA only; tests/e2e/test_rdma_op.py",
