@@ -26,7 +26,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include "test_end.h"
+#include "verbs_end.h"
 
 #define NEAR "127.77.0.1"
 #define FAR "127.77.0.2"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "test_end.h"
+#include "verbs_end.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -14,7 +14,7 @@ void end_need(bool good, const char *what, int line)
 {
 	if (good)
 		return;
-	fprintf(stderr, "test_end.c:%d: %s: %s\n", line, what, strerror(errno));
+	fprintf(stderr, "verbs_end.c:%d: %s: %s\n", line, what, strerror(errno));
 	abort();
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SIMVERBS_TEST_END_H
-#define SIMVERBS_TEST_END_H
+#ifndef SIMVERBS_VERBS_END_H
+#define SIMVERBS_VERBS_END_H
 
 /* One end of a connection over verbs, for test_simverbs.c: a queue pair with registered memory, in
  * the plainest use of librdmacm. Its functions end the process when a call fails that must not. */
