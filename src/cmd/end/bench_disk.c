@@ -4,7 +4,7 @@
 #include "base/fail.h"
 #include "copy/measure/probe.h"
 
-int disk_open(const struct orders *e, const struct stopper *stopper, struct scratch *s)
+int bench_disk_open(const struct orders *e, const struct stopper *stopper, struct scratch *s)
 {
 	const struct msg_start *m = &e->m;
 	bool expand = orders_have(e, START_FAR);
@@ -23,13 +23,13 @@ int disk_open(const struct orders *e, const struct stopper *stopper, struct scra
 	return scratch_source(e->wants[0], expand, m->memory_bytes, stopper, s);
 }
 
-struct stream disk_stream(const struct scratch *s)
+struct stream bench_disk_stream(const struct scratch *s)
 {
 	return (struct stream){.fd = s->fd, .name = s->name, .most = s->size};
 }
 
-int disk_probe(const struct orders *e, const struct scratch *s, struct tally *t,
-	       void (*tick)(void *ctx), void *ctx)
+int bench_disk_probe(const struct orders *e, const struct scratch *s, struct tally *t,
+		     void (*tick)(void *ctx), void *ctx)
 {
 	const struct msg_start *m = &e->m;
 	struct probe_opts o = {

@@ -9,11 +9,11 @@
 
 /* Opens what START says to read or write; if nothing, s->fd is -1. It may have to write a file
  * first, which takes time. */
-int disk_open(const struct orders *e, const struct stopper *stopper, struct scratch *s);
+int bench_disk_open(const struct orders *e, const struct stopper *stopper, struct scratch *s);
 /* The stream that replaces the user's stdin or stdout. */
-struct stream disk_stream(const struct scratch *s);
+struct stream bench_disk_stream(const struct scratch *s);
 /* START_PROBE: reads or writes the disk alone. Calls tick several times a second. */
-int disk_probe(const struct orders *e, const struct scratch *s, struct tally *t,
-	       void (*tick)(void *ctx), void *ctx);
+int bench_disk_probe(const struct orders *e, const struct scratch *s, struct tally *t,
+		     void (*tick)(void *ctx), void *ctx);
 
 #endif

@@ -219,7 +219,7 @@ static int run_role(struct end *e)
 
 		so.clones = e->clones;
 		if (e->disk.fd >= 0)
-			so.stream = disk_stream(&e->disk);
+			so.stream = bench_disk_stream(&e->disk);
 		return source_run(e->work.copy, e->work.session, &so, &e->work.tally,
 				  &e->work.result);
 	} else {
@@ -227,7 +227,7 @@ static int run_role(struct end *e)
 
 		so.clones = e->clones;
 		if (e->disk.fd >= 0)
-			so.stream = disk_stream(&e->disk);
+			so.stream = bench_disk_stream(&e->disk);
 		return sink_run(e->work.copy, e->work.session, &so, &e->work.tally,
 				&e->work.result);
 	}
@@ -327,8 +327,8 @@ static int run_probe(struct end *e)
 	struct msg_verdict *v = &e->work.verdict;
 	struct failure f;
 
-	if (disk_open(&e->work.orders, &stopper, &e->disk) ||
-	    disk_probe(&e->work.orders, &e->disk, &e->work.tally, read_cancel, e)) {
+	if (bench_disk_open(&e->work.orders, &stopper, &e->disk) ||
+	    bench_disk_probe(&e->work.orders, &e->disk, &e->work.tally, read_cancel, e)) {
 		f = *failed();
 		send_verdict(e, &f, "");
 		return fail_again(&f);
@@ -356,7 +356,7 @@ static int run_end_work(void *ctx)
 	e->work.result.ctx = e;
 	if (orders_have(&e->work.orders, START_PROBE))
 		return run_probe(e);
-	if (disk_open(&e->work.orders, &stopper, &e->disk) || end_work_begin(&e->work) ||
+	if (bench_disk_open(&e->work.orders, &stopper, &e->disk) || end_work_begin(&e->work) ||
 	    open_end_session(e, host)) {
 		f = *failed();
 		send_verdict(e, &f, host);
