@@ -87,6 +87,7 @@ int copy_send_times(struct copy *c, const struct msg_times *m);
 int copy_fail_session(struct copy *c);
 /* Joins n threads.  Wakes them repeatedly until they have ended, in case they are blocked. */
 void copy_join(struct worker *w, unsigned n);
+/* Counts bytes that were read, left out or stored, and the time.  Any thread. */
 void tally_bytes(struct tally *t, uint64_t len);
 
 #endif

@@ -107,7 +107,7 @@ static inline bool options_want_events(const struct options *o)
 /* The rules that both ends get. */
 struct rules options_rules(const struct options *o);
 
-/* Returns 0, or -1 with a failure (OUT_USAGE). */
+/* Returns 0, or -1 with a failure (OUT_USAGE, OUT_MEMORY), after which there is nothing to free. */
 int options_parse(struct options *o, enum program program, int argc, char **argv);
 void options_free(struct options *o);
 /* Parts of options_parse(): the first sets what the given options imply, the second rejects

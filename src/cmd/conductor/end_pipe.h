@@ -4,7 +4,7 @@
 
 /*
  * A conductor's connection to one end: the child that is the end or the ssh to it, a framer for its
- * frames, and a queue for frames to it. No call waits.
+ * frames, and a queue for frames to it. No call but end_pipe_close() waits.
  *
  * The queue grows for the conductor's own frames, whose number is bounded. Frames of the other end
  * are bounded because the conductor does not read them while end_pipe_is_full().
@@ -46,9 +46,10 @@ struct end_pipe {
 void end_pipe_init(struct end_pipe *l);
 /* Sets the host of the end, as ssh wants it; "" for this host. */
 void end_pipe_set_host(struct end_pipe *l, const char *host);
-/* Takes over the pipes of the started child. */
+/* Takes over the pipes of the started child. Returns 0, or -1 with OUT_START. */
 int end_pipe_open(struct end_pipe *l);
-/* Terminates the child and frees all; l need not have been opened. */
+/* Terminates the child, which it waits for as child_stop() does, and frees all; l need not have
+ * been opened. */
 void end_pipe_close(struct end_pipe *l);
 
 /* Queues a frame. Returns 0, or -1 with OUT_MEMORY. Does nothing if the child's stdin is closed. */

@@ -28,7 +28,8 @@ bool clone_suits(int fd);
 /* Passes fd as that of file id.  False: impossible at the moment. */
 bool clone_offer(int socket, uint32_t id, int fd);
 
-/* What a sink was offered.  All calls from any thread. */
+/* What a sink was offered.  Any thread may take and refuse between clones_begin() and
+ * clones_end(). */
 struct clones {
 	int socket; /* -1: none */
 	pthread_mutex_t lock;

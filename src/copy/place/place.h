@@ -121,8 +121,8 @@ bool place_dir_fresh(const struct place_dir *d);
  * except that OUT_PROTOCOL is the session's. */
 int place_begin(struct place *p, struct place_dir *d, const struct record_file *r,
 		struct placement **out);
-/* As place_begin(), for a file whose bytes are all in memory.  Leaves nothing behind if the file is
- * not finished. */
+/* As place_begin(), for a file whose bytes are all in memory.  A new one is nameless where the file
+ * system has nameless files, so that a killed run leaves nothing behind. */
 int place_begin_whole(struct place *p, struct place_dir *d, const struct record_file *r,
 		      struct placement **out);
 /* In a dry run: would place_begin() fail, as far as can be seen?  Reports what would be deleted to
@@ -154,7 +154,8 @@ void placement_change(const struct placement *t, struct change *out);
 /* All bytes are stored: sets size, mode, times, owner and attributes as asked, fsyncs, backs up
  * what exists, renames, fsyncs the directory.  With FILE_LINKED in r->flags remembers the file
  * under r->id, for the further names that place_make_other() links to it.  Frees t, also on
- * failure; then it removes the temporary, unless the file already has its name. */
+ * failure; then it removes the temporary, or a file that was created in place, unless the file
+ * already has its name and its bytes. */
 int place_finish_file(struct placement *t, uint64_t size);
 /* Gives up.  keep: keeps the temporary for a later run where that can take it over, and logs the
  * first one; else removes it, as it does a file that was created in place.  Frees t. */

@@ -202,8 +202,7 @@ static void generate_bytes(void *to, size_t len)
 
 void source_file_find_holes(struct source_file *f)
 {
-	if ((f->flags & FILE_STREAM) || f->size == 0 ||
-	    f->st.st_blocks * BLOCK_UNIT >= f->st.st_size)
+	if ((f->flags & FILE_STREAM) || f->size == 0 || !source_file_may_have_holes(&f->st))
 		return;
 	f->sparse = true;
 	f->flags |= FILE_SPARSE;

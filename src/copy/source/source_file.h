@@ -71,8 +71,8 @@ int source_file_look(const char *path, struct stat *st);
 
 /* Must it be read to its end, because its size means nothing? */
 bool source_file_is_endless(int fd, const struct stat *st, enum sizes sizes);
-/* Reads fd to its end, if that is within room bytes.  Returns the bytes read; room + 1: there are
- * more; -1 with errno.  Never waits. */
+/* Reads fd, which must not block, to its end, if that is within room bytes.  Returns the bytes
+ * read; room + 1: there are more; -1 with errno. */
 ssize_t source_file_measure(int fd, void *to, size_t room);
 
 /* For the opened file fd.  On success f owns fd. */
@@ -104,7 +104,8 @@ void source_file_rewind(struct source_file *f);
 int source_file_read(struct source_file *f, void *to, size_t len, uint64_t pos);
 /* Has it fewer blocks than its size needs? */
 bool source_file_may_have_holes(const struct stat *st);
-/* Reads ahead into several buffers.  Returns how many bytes arrived. */
+/* Reads into several buffers with one call, past the page cache only.  Returns how many bytes
+ * arrived; 0: use source_file_read(), which also reports failures. */
 size_t source_file_read_many(struct source_file *f, const struct iovec *to, int count,
 			     uint64_t pos);
 /* For a small file that has no source_file: is all of it a hole? */
