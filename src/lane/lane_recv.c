@@ -125,7 +125,7 @@ static uint32_t credit_batch(const struct lane *l)
 int lane_put(struct lane *l, struct block *b)
 {
 	struct wire *w = l->wire;
-	uint64_t stored;
+	uint64_t stored, now = clock_ns();
 	int rc = 0;
 
 	if (b != l->lent) {
@@ -134,8 +134,8 @@ int lane_put(struct lane *l, struct block *b)
 	}
 	l->lent = NULL;
 	stored = atomic_fetch_add(&l->stored, 1) + 1;
-	atomic_store(&l->sign_ms, clock_ms());
-	count_up(&l->counts.ns_store, clock_ns() - b->lent_ns);
+	atomic_store(&l->sign_ms, now / 1000000);
+	count_up(&l->counts.ns_store, now - b->lent_ns);
 	count_up(&l->counts.blocks, 1);
 	count_up(&l->counts.bytes, b->len);
 	if (lane_alive(l))

@@ -497,13 +497,14 @@ void session_stats(struct session *s, struct lane_stats *out)
 }
 
 /* Converts bytes to time. Each call reserves the next stretch of time for its lane. */
-int session_pace(struct session *s, uint32_t len)
+int session_pace(struct session *s, uint32_t len, uint64_t *waited_ns)
 {
-	uint64_t now = clock_ns(), due;
+	uint64_t start, now, due;
 	bool has_failed;
 
 	if (s->o.bwlimit == 0 || (s->side == LANE_SINK && s->o.has_conductor))
 		return 0;
+	start = now = clock_ns();
 	pthread_mutex_lock(&s->lock);
 	if (s->pace_ns + PACE_BURST_NS < now)
 		s->pace_ns = now - PACE_BURST_NS;
@@ -516,5 +517,6 @@ int session_pace(struct session *s, uint32_t len)
 	}
 	has_failed = s->failed;
 	pthread_mutex_unlock(&s->lock);
+	*waited_ns += clock_ns() - start;
 	return has_failed ? session_fail(s) : 0;
 }

@@ -91,7 +91,8 @@ enum transport session_transport(struct session *s, char *wires, size_t wires_si
 /* The sum over all lanes. */
 void session_stats(struct session *s, struct lane_stats *out);
 /* Waits as --bwlimit requires. Lanes call it before they send or put len bytes. A sink paces only
- * without a conductor, because a conductor also gives the source the limit. */
-int session_pace(struct session *s, uint32_t len);
+ * without a conductor, because a conductor also gives the source the limit. Adds the time to
+ * *waited_ns. */
+int session_pace(struct session *s, uint32_t len, uint64_t *waited_ns);
 
 #endif

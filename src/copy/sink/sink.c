@@ -124,18 +124,17 @@ static void leave_block(struct sink_lane *l, uint64_t ns_paced)
 static int use_block(struct sink_lane *l, const struct block *b)
 {
 	int ret = enter_block(l->sink);
-	uint64_t stored_ns;
+	uint64_t paced_ns = 0;
 
 	if (ret == 0)
 		ret = take_block(l, b);
 	if (ret == 0)
 		ret = sink_flush(l);
-	stored_ns = clock_ns();
 	/* Pace before the block is returned, because the late credit slows the source down. */
 	if (ret == 0)
-		ret = session_pace(l->sink->session, b->len);
+		ret = session_pace(l->sink->session, b->len, &paced_ns);
 	if (ret == 0)
-		leave_block(l, clock_ns() - stored_ns);
+		leave_block(l, paced_ns);
 	return ret;
 }
 

@@ -144,7 +144,7 @@ static int await_order(struct sink_lane *l, struct sink_file *f, const struct pi
 /* If two pieces begin at one position, only the first one gets the turn. */
 int sink_await_turn(struct sink_lane *l, struct sink_file *f, const struct piece *p)
 {
-	if (await_order(l, f, p))
+	if (must_await_turn(l, f, p) && await_order(l, f, p))
 		return -1;
 	if (atomic_load(&l->sink->copy->failed))
 		return -1;

@@ -6,7 +6,6 @@
 #include "copy/source/source_impl.h"
 
 #include <string.h>
-#include "base/clock.h"
 
 /* ---- ids ----------------------------------------------------------------------------- */
 
@@ -114,16 +113,10 @@ int source_get_blocks(struct source_lane *l, uint64_t bytes, unsigned *count)
 
 int source_pace(struct source_lane *l, uint32_t len)
 {
-	uint64_t start;
-	int ret;
-
 	if (l->paced)
 		return 0;
-	start = clock_ns();
-	ret = session_pace(l->source->session, len);
-	l->use.ns_paced += clock_ns() - start;
 	l->paced = true;
-	return ret;
+	return session_pace(l->source->session, len, &l->use.ns_paced);
 }
 
 int source_send(struct source_lane *l, enum block_kind kind, uint32_t file, uint64_t pos,

@@ -482,6 +482,8 @@ static bool is_right(const struct block *b, unsigned lane, uint64_t number, uint
 
 static int send_all(struct lane_job *j)
 {
+	uint64_t paced_ns = 0;
+
 	for (uint64_t i = 0; i < j->count; i++) {
 		struct block *b;
 
@@ -490,7 +492,7 @@ static int send_all(struct lane_job *j)
 		fill(b, j->index, i, lane_block_size(j->lane));
 		if (j->p->work)
 			j->p->work(j, b, i);
-		if (session_pace(j->p->ends[SOURCE].s, b->len) < 0)
+		if (session_pace(j->p->ends[SOURCE].s, b->len, &paced_ns) < 0)
 			return -1;
 		if (lane_send(j->lane, b) < 0)
 			return -1;
