@@ -151,6 +151,7 @@ static void propose_sizes(struct session *s)
 	char lockable[32] = "unlimited";
 
 	nics_find_links(&rules, m->lockable > 0, s->o.rails, &f);
+	f.rtt_us = s->rtt_us;
 	s->unlimited = z;
 	sizing_choose(&f, &z);
 	m->lanes = (uint16_t)z.lanes;
@@ -159,10 +160,10 @@ static void propose_sizes(struct session *s)
 	if (f.lockable != UINT64_MAX)
 		snprintf(lockable, sizeof lockable, "%.3g MiB", (double)f.lockable / (1 << 20));
 	log_debug("propose %u lanes of %u blocks of %u KiB for %u %s link%s, %.3g Gb/s in "
-		  "total%s, %u cores, locked memory limit: %s",
+		  "total%s, round trip %.3g ms%s, %u cores, locked memory limit: %s",
 		  z.lanes, z.depth, z.block_size >> 10, f.links, f.rdma ? "RDMA" : "TCP",
 		  f.links == 1 ? "" : "s", (double)f.rate / 1000, f.rate ? "" : " (unknown)",
-		  f.cores, lockable);
+		  f.rtt_us / 1e3, f.rtt_us ? "" : " (unknown)", f.cores, lockable);
 	f.lockable = UINT64_MAX;
 	sizing_choose(&f, &s->unlimited);
 }

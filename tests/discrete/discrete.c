@@ -22,6 +22,7 @@ static const char usage[] =
 	"  --rate=GBITS --rtt=USEC         the link   (100, 5)\n"
 	"  --lanes=N --depth=N --block-kib=N   those not given are what a session chooses\n"
 	"  --lockable-mib=N --cores=N --memory-gib=N   for that   (unlimited, 64, 64)\n"
+	"  --unmeasured                    for that, the round-trip time is not known\n"
 	"  --blocks=N                      to move; 0: until the rate is steady   (0)\n"
 	"  --cost=[END.]STAGE=CALL_NS,BYTE_NS   source or sink; fill, store, digest, lane, post,\n"
 	"                                  completion, credit, wake or register   (0,0)\n"
@@ -41,6 +42,7 @@ static struct sizing_for host = {.links = 1,
 				 .lockable = UINT64_MAX,
 				 .memory = UINT64_C(64) << 30};
 static struct sizing size;
+static bool unmeasured;
 static struct transfer transfer = {
 	.slow_factor = 1,
 	.pauses_at = UINT64_MAX,
@@ -57,6 +59,7 @@ enum choice {
 	OPT_LOCKABLE,
 	OPT_CORES,
 	OPT_MEMORY,
+	OPT_UNMEASURED,
 	OPT_BLOCKS,
 	OPT_COST,
 	OPT_SPIN,
@@ -75,6 +78,7 @@ static const struct option options[] = {
 	{"lockable-mib", required_argument, NULL, OPT_LOCKABLE},
 	{"cores", required_argument, NULL, OPT_CORES},
 	{"memory-gib", required_argument, NULL, OPT_MEMORY},
+	{"unmeasured", no_argument, NULL, OPT_UNMEASURED},
 	{"blocks", required_argument, NULL, OPT_BLOCKS},
 	{"cost", required_argument, NULL, OPT_COST},
 	{"spin", required_argument, NULL, OPT_SPIN},
@@ -127,6 +131,8 @@ static bool take_option(int which, const char *word)
 		return (host.cores = (unsigned)n) > 0;
 	case OPT_MEMORY:
 		return (host.memory = (uint64_t)n << 30) > 0;
+	case OPT_UNMEASURED:
+		return unmeasured = true;
 	case OPT_BLOCKS:
 		transfer.blocks = n;
 		return true;
@@ -170,6 +176,7 @@ static void agree_sizes(void)
 	struct terms terms;
 
 	host.rate = (uint64_t)(rate_gbits * 1000);
+	host.rtt_us = unmeasured ? 0 : (uint32_t)rtt_us;
 	sizing_choose(&host, &size);
 	source.lanes = (uint16_t)size.lanes;
 	source.depth = (uint16_t)size.depth;

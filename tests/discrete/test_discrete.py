@@ -47,6 +47,21 @@ def test_sizes_that_a_session_chooses_fill_a_lan(rate, lockable):
         assert r["reached"] > 0.995 * rate * 1e9 / 8, r
 
 
+@pytest.mark.parametrize("rate", (10, 25, *RATES))
+@pytest.mark.parametrize("rtt", (1000, 10000))
+def test_sizes_for_a_round_trip_that_was_measured_fill_a_long_link(rate, rtt):
+    r = run("--rate=%d" % rate, "--rtt=%d" % rtt)
+    assert r["reached"] > 0.995 * rate * 1e9 / 8, r
+    assert r["lanes"] * r["depth"] * r["block"] < 1.25 * rate * 1e9 / 8 * (rtt / 1e6 + 0.002) + (6 << 20), r
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_without_a_measured_round_trip_the_window_is_that_of_a_lan(rate):
+    for rtt in (100, 10000):
+        r = run("--rate=%d" % rate, "--rtt=%d" % rtt, "--unmeasured")
+        assert [r[k] for k in ("lanes", "depth", "block")] == [rate // 50, 14, 1 << 20]
+
+
 @pytest.mark.parametrize("rate", RATES)
 def test_threads_that_are_busy_half_of_the_time_fill_a_lan(rate):
     for rtt in (5, 100):

@@ -4,6 +4,7 @@
 import fcntl
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -361,3 +362,19 @@ def test_slow_producer_is_not_delayed(bench):
     os.close(in_writer)
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
     os.close(out_reader)
+
+
+def test_sizes_are_chosen_for_the_round_trip_of_the_control_connection(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"in")
+    sink = bench.receive("-vv", "/dev/null")
+    source = bench.send(sink.port, "-vv", tmp_path / "in")
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    for end in sink, source:
+        (ms, known), = re.findall(r"propose \d+ lanes of .*, round trip (\S+) ms(.*), \d+ cores", end.errors())
+        assert 0 < float(ms) < 1000 and not known, end.errors()
+
+
+def test_a_round_trip_through_a_conductor_is_not_known(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"in")
+    r = bench.copy("-vv", "in", "far:%s/out" % tmp_path)
+    assert r.code == 0 and "round trip 0 ms (unknown)" in r.errors(), r.errors()

@@ -5,7 +5,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/sockios.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -96,7 +97,10 @@ uint32_t channel_rtt_us(const struct channel *c)
 	struct tcp_info info = {0};
 	socklen_t len = sizeof info;
 
-	return getsockopt(c->out, IPPROTO_TCP, TCP_INFO, &info, &len) ? 0 : info.tcpi_rtt;
+	if (getsockopt(c->out, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
+		return 0;
+	/* UINT32_MAX: not measured yet. */
+	return info.tcpi_min_rtt == UINT32_MAX ? 0 : info.tcpi_min_rtt;
 }
 
 size_t channel_unsent(const struct channel *c)

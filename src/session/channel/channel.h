@@ -48,7 +48,8 @@ ssize_t channel_write(struct channel *c, const void *from, size_t len);
 int channel_polls(struct channel *c, bool want_write, struct pollfd p[static 2]);
 /* The socket's addresses. Returns false if the descriptors are not sockets. */
 bool channel_addresses(const struct channel *c, union address *local, union address *peer);
-/* The round-trip time of a TCP connection, as its kernel has measured it; 0 for other channels. */
+/* The shortest round-trip time of a TCP connection that its kernel has measured; 0 for other
+ * channels. */
 uint32_t channel_rtt_us(const struct channel *c);
 /* Bytes written to a TCP peer that its kernel has not acknowledged; 0 for other channels. Any
  * thread, as long as the channel exists. */

@@ -10,9 +10,13 @@ enum {
 	LANES_MOST = 8,
 	RDMA_LANE_MBITS = 50000,
 	TCP_LANE_MBITS = 25000,
-	WINDOW_US = 2400,
+	STALL_US = 2000,
+	LAN_US = 400, /* twice a round trip of 0.2 ms */
+	RTT_MOST_US = 1000000,
+	UNKNOWN_MBITS = 10000,
 	WINDOW_LEAST = 6 << 20,
 	WINDOW_MOST = 256 << 20,
+	WINDOW_MOST_LONG = 1 << 30,
 	MEMORY_PART = 32,
 	BLOCK_USUAL = 256 << 10,
 	BLOCK_LARGE = 1 << 20,
@@ -20,6 +24,7 @@ enum {
 	DEPTH_GOOD = 8, /* with fewer blocks, reading, the wire and writing wait for each other */
 	DEPTH_LEAST = 4,
 	DEPTH_MOST = 128,
+	DEPTH_MOST_LONG = 512,
 };
 
 static uint64_t clamp_u64(uint64_t n, uint64_t least, uint64_t most)
@@ -27,16 +32,22 @@ static uint64_t clamp_u64(uint64_t n, uint64_t least, uint64_t most)
 	return n < least ? least : n > most ? most : n;
 }
 
+static bool is_long(const struct sizing_for *f)
+{
+	return f->rtt_us > LAN_US;
+}
+
 static uint64_t choose_window(const struct sizing_for *f)
 {
-	uint64_t most = WINDOW_MOST;
+	uint64_t most = is_long(f) ? WINDOW_MOST_LONG : WINDOW_MOST;
+	uint64_t us = STALL_US + clamp_u64(f->rtt_us, LAN_US, RTT_MOST_US);
 
 	if (f->memory && f->memory / MEMORY_PART < most)
 		most = f->memory / MEMORY_PART;
 	if (most < WINDOW_LEAST)
 		most = WINDOW_LEAST;
 	/* 1 Mbit/s is one bit per microsecond. */
-	return clamp_u64(f->rate * WINDOW_US / 8, WINDOW_LEAST, most);
+	return clamp_u64((f->rate ? f->rate : UNKNOWN_MBITS) * us / 8, WINDOW_LEAST, most);
 }
 
 /* The depth that the window asks for and that locked memory allows. */
@@ -50,7 +61,17 @@ static uint32_t choose_depth(const struct sizing_for *f, unsigned lanes, uint32_
 		if (locked < depth)
 			depth = locked;
 	}
-	return (uint32_t)clamp_u64(depth, DEPTH_LEAST, DEPTH_MOST);
+	return (uint32_t)clamp_u64(depth, DEPTH_LEAST, is_long(f) ? DEPTH_MOST_LONG : DEPTH_MOST);
+}
+
+static uint32_t choose_block_size(const struct sizing_for *f, unsigned lanes)
+{
+	/* On a long link, usual blocks may be too many for one lane. */
+	bool wants_large = f->rate >= LARGE_MBITS ||
+			   (is_long(f) && choose_window(f) / lanes / BLOCK_USUAL > DEPTH_MOST);
+
+	return wants_large && choose_depth(f, lanes, BLOCK_LARGE) >= DEPTH_GOOD ? BLOCK_LARGE
+										: BLOCK_USUAL;
 }
 
 static unsigned choose_lanes(const struct sizing_for *f)
@@ -73,11 +94,8 @@ void sizing_choose(const struct sizing_for *f, struct sizing *s)
 {
 	if (!s->lanes)
 		s->lanes = choose_lanes(f);
-	if (!s->block_size) {
-		s->block_size = BLOCK_USUAL;
-		if (f->rate >= LARGE_MBITS && choose_depth(f, s->lanes, BLOCK_LARGE) >= DEPTH_GOOD)
-			s->block_size = BLOCK_LARGE;
-	}
+	if (!s->block_size)
+		s->block_size = choose_block_size(f, s->lanes);
 	if (!s->depth)
 		s->depth = choose_depth(f, s->lanes, s->block_size);
 }

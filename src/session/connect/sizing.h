@@ -12,6 +12,11 @@
  * twice a round trip of 0.2 ms, so 2.4 ms in total. It is never less than the 6 MiB that fit into
  * the usual 8 MiB of locked memory, nor more than 256 MiB or a 32nd of the machine's memory.
  *
+ * On a link that is known to be long, it is 2 ms and the round-trip time, and up to 1 GiB, which is
+ * 400 Gb/s for 20 ms. The round-trip time is known if the control channel is a TCP connection; over
+ * ssh it is not. Both ends measure it, and the smaller window applies. A link of unknown rate
+ * counts as 10 Gb/s.
+ *
  * Lanes are also the threads that read, hash and write. One does 50 Gb/s of that over RDMA (reading
  * a cached file: 12 GB/s; writing a new one: 1.3 to 10 GB/s; XXH3: 1/40 ns per byte), and 25 Gb/s
  * over TCP, where a core copies about 40 Gb/s at most. There are 2 to 8 lanes, and at most half as
@@ -20,7 +25,8 @@
  *
  * Blocks are 256 KiB, one cell, which stays in cache between reading, hashing and sending. From 100
  * Gb/s on, files bypass the page cache, and the size of each request to an SSD matters: then blocks
- * are 1 MiB, if that leaves eight of them per lane.
+ * are 1 MiB, if that leaves eight of them per lane. They are so, too, where the window is more than
+ * 128 blocks of 256 KiB per lane.
  *
  *	link        window    RDMA, no limit   8 MiB of locked memory  TCP
  *	to 20 Gb/s, unknown
@@ -29,6 +35,8 @@
  *	100 Gb/s    29        2 x 14 x 1 M     2 x 15 x 256 K          4 x 28 x 256 K
  *	200 Gb/s    57        4 x 14 x 1 M     3 x 10 x 256 K          8 x 28 x 256 K
  *	400 Gb/s    114       8 x 14 x 1 M     3 x 10 x 256 K          8 x 14 x 1 M
+ *	100 Gb/s, 10 ms
+ *	            143       2 x 71 x 1 M     2 x 15 x 256 K          4 x 35 x 1 M
  */
 
 #include <stdbool.h>
@@ -41,6 +49,7 @@ struct sizing_for {
 	unsigned cores; /* cores that this process may use */
 	uint64_t lockable; /* RDMA: bytes that may be locked; UINT64_MAX: unlimited */
 	uint64_t memory; /* bytes of this machine; 0: unknown */
+	uint32_t rtt_us; /* the shortest round-trip time to the peer; 0: unknown */
 };
 
 struct sizing {
