@@ -43,7 +43,7 @@ def stream(build, path, wrapped, transport="tcp", env=None):
         return subprocess.Popen([str(a) for a in (*wrapped[end], *argv)], env={**os.environ, **(env or {})})
     with key_file() as key:
         port = free_port()
-        arg = ["-q", "--transport=%s" % transport, "--timeout=120", "--key-file", key]
+        arg = ["-q", "--transport=%s" % transport, "--timeout=120", "--connect-timeout=120", "--key-file", key]
         sink = run("sink", build / "src/rdrecv", *arg, port, "/dev/null")
         wait_listening(port, until=60)
         source = run("source", build / "src/rdsend", *arg, "127.0.0.1", port, path)
@@ -106,14 +106,15 @@ def instructions():
 
 
 # Instructions in these functions count for their callers. The simulated adapter calls them most.
-OF_CALLERS = ("pthread_*", "__pthread_*", "__mem*", "clock_*", "epoll_*", "__GI_*", "__lll_*", "write", "read", "poll")
+OF_CALLERS = ("pthread_*", "__pthread_*", "__mem*", "clock_*", "epoll_*", "__GI_*", "__lll_*", "write", "read", "poll",
+              "getenv", "str*", "__str*")
 
 
 @contextlib.contextmanager
-def simulated_host():
-    """Yields the environment for programs that shall use a simulated adapter at 127.0.0.1."""
+def simulated_host(*link):
+    """Yields the environment for programs that shall use a simulated adapter at 127.0.0.1. link: words of make_host.py"""
     with tempfile.TemporaryDirectory() as host:
-        subprocess.run([ROOT / "tests/simverbs/make_host.py", ADAPTER, host, "--address=127.0.0.1"], check=True)
+        subprocess.run([ROOT / "tests/simverbs/make_host.py", ADAPTER, host, "--address=127.0.0.1", *link], check=True)
         yield {"SIMVERBS": host, "LD_LIBRARY_PATH": str(BIN / "tests/simverbs")}
 
 

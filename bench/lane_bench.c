@@ -290,6 +290,8 @@ static int run(void)
 		if (prepare(&source[i], &sink[i], i))
 			return 1;
 	if (opts.side == LANE_SINK) {
+		puts("listening");
+		fflush(stdout);
 		run_ends(sink, opts.lanes);
 		return any_failed(sink);
 	}

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lanes over a simulated adapter beside the least that moves messages over it (send_loop), for bench/run. Each end is
+a process; only ratios within one run are meaningful."""
+
+import os
+import re
+import subprocess
+import sys
+
+from cost import ADAPTER, simulated_host
+from measure import BIN, free_port, in_turn, not_run, report
+
+SECONDS, SETTLE = 1, 0.2
+WHERE = "simulated %s" % ADAPTER
+LOOP = "loop of SENDs"
+
+
+def start(env, program, *args):
+    return subprocess.Popen([str(BIN / "bench" / program), *map(str, args)], env={**os.environ, **env}, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
+
+
+def pair(env, program, *args):
+    """Runs a source and a sink. Returns (GB/s, processor seconds of both per GB); None if one failed."""
+    where = ("--rdma", "127.0.0.1", "--port", free_port(), "--seconds", SECONDS, "--settle", SETTLE, *args)
+    sink = start(env, program, "--sink", *where)
+    sink.stdout.readline()
+    source = start(env, program, "--source", *where)
+    said, cpu = source.stdout.read() + source.stderr.read(), 0
+    for p in (source, sink):
+        _, status, used = os.wait4(p.pid, 0)
+        p.returncode = os.waitstatus_to_exitcode(status)
+        cpu += used.ru_utime + used.ru_stime
+    found = re.search(r"([0-9.]+) GB/s", said)
+    if source.returncode or sink.returncode or not found:
+        print("  %s %s: %s" % (program, args, said + sink.stderr.read()), file=sys.stderr)
+        return None
+    rate = float(found.group(1))
+    return rate, cpu / (rate * (SECONDS + SETTLE))
+
+
+def in_pairs(env, runs, who):
+    """({name: [GB/s, ...]}, {name: [processor seconds per GB, ...]}) of {name: (program, arguments...)}, in turn."""
+    got = in_turn(runs, {name: lambda argv=argv: pair(env, *argv) for name, argv in who.items()})
+    return tuple({name: [r[i] for r in results] for name, results in got.items()} for i in (0, 1))
+
+
+def beside_loop(env, runs, kib, depth):
+    shape = ("--block-kib", kib, "--depth", depth)
+    rates, cpu = in_pairs(env, runs, {
+        "lanes": ("lane_bench", "--lanes", 1, "--no-check", *shape),
+        LOOP: ("send_loop", *shape),
+        "%s, polling" % LOOP: ("send_loop", "--poll", *shape),
+        "lanes, with the digest": ("lane_bench", "--lanes", 1, *shape)})
+    what = "One lane and a loop of SENDs, %d blocks of %d KiB, %s" % (depth, kib, WHERE)
+    size = kib << 10
+    if kib < 64:
+        report(what, {who: [r * 1e9 / size for r in values] for who, values in rates.items()}, unit="blocks/s", digits=0)
+    else:
+        report(what, rates)
+    report("Processor time of both ends, a block, of these", {
+        who: [c * size / 1e3 for c in values] for who, values in cpu.items()}, unit="us", digits=2)
+
+
+def by_number(env, runs):
+    report("Lanes of 12 blocks of 256 KiB, %s" % WHERE, in_pairs(env, runs, {
+        "lanes: %d" % n: ("lane_bench", "--lanes", n, "--no-check") for n in (1, 2, 3, 4, 6, 8)})[0])
+
+
+def by_operation(env, runs):
+    for kib, depth in ((256, 12), (4, 128)):
+        report("Two lanes by --rdma-op, blocks of %d KiB, %s" % (kib, WHERE), in_pairs(env, runs, {
+            op: ("lane_bench", "--lanes", 2, "--no-check", "--block-kib", kib, "--depth", depth, "--rdma-op", op)
+            for op in ("send", "write-imm", "write-send")})[0])
+
+
+def rdma_lanes(runs):
+    if not (BIN / "bench/send_loop").exists():
+        return not_run("Lanes over a simulated adapter", "a build without rdma-core")
+    with simulated_host() as env:
+        for kib, depth in ((256, 12), (1024, 14), (4, 128)):
+            beside_loop(env, runs, kib, depth)
+        by_number(env, runs)
+        by_operation(env, runs)
