@@ -16,4 +16,12 @@ int clock_left(uint64_t deadline_ms);
 /* The absolute time ms from now, for pthread_cond_timedwait on a CLOCK_MONOTONIC condition. */
 struct timespec clock_after(uint64_t ms);
 
+/* A pause that grows: ms, doubled this many times, but not beyond `most'. */
+static inline uint64_t clock_doubled(uint64_t ms, unsigned times, uint64_t most)
+{
+	while (ms > 0 && ms < most && times-- > 0)
+		ms = ms < most - ms ? 2 * ms : most;
+	return ms;
+}
+
 #endif

@@ -21,7 +21,7 @@
 #include "session/session_impl.h"
 
 enum {
-	DOUBLED_MOST = 7, /* how often RDMA_TRY_MS is doubled at most: to 256 s */
+	RDMA_TRY_MOST_MS = 256000, /* where RDMA is demanded: RDMA_TRY_MS grows up to this */
 	PROMOTE_SOON_MS = 1000, /* after RDMA failed and TCP did not */
 	RETRY_FIRST_MS = 20, /* before the second repetition of an attempt; then twice as long */
 };
@@ -52,13 +52,9 @@ static int lane_end_pause(struct lane_end *e, int ms)
 
 int mend_pause(struct lane_end *e, unsigned attempt, uint64_t deadline_ms)
 {
-	int ms = DIAL_PAUSE_MS;
+	bool detour = route_stage(e->s) == STAGE_DETOUR;
+	int ms = (int)clock_doubled(DIAL_PAUSE_MS, detour ? attempt : 0, DETOUR_PAUSE_MS);
 
-	if (route_stage(e->s) == STAGE_DETOUR) {
-		while (attempt-- > 0 && ms < DETOUR_PAUSE_MS)
-			ms *= 2;
-		ms = ms < DETOUR_PAUSE_MS ? ms : DETOUR_PAUSE_MS;
-	}
 	if (clock_left(deadline_ms) <= ms)
 		return 0;
 	return lane_end_pause(e, ms) < 0 ? -1 : 1;
@@ -149,17 +145,18 @@ static enum attempt_result attempt_over_tcp_failed(struct lane_end *e, uint32_t 
 enum attempt_result mend_over_rail(struct lane_end *e, const struct rail *r, uint64_t deadline_ms)
 {
 	const union address *from = r->from.sa.sa_family == AF_UNSPEC ? NULL : &r->from;
-	uint64_t began = clock_ms(), stopped;
 	enum attempt_result result;
+	uint64_t began = clock_ms();
 	struct wire *w;
+	unsigned pauses = 0;
 	int rc, pause_ms = 0;
 
 	do {
+		uint64_t stopped = lane_stopped_ms(e->lane);
 		uint32_t epoch = begin_attempt(e);
 
 		if (epoch == UINT32_MAX)
 			return fail_out_of_epochs(e);
-		stopped = lane_stopped_ms(e->lane);
 		rc = verbs_dial(e->lane, epoch, &e->s->key, from, &r->to, &e->prepared, began,
 				deadline_ms, &w);
 		deadline_ms = mend_move_deadline(e, deadline_ms, stopped);
@@ -171,9 +168,7 @@ enum attempt_result mend_over_rail(struct lane_end *e, const struct rail *r, uin
 			break;
 		if (pause_ms && lane_end_pause(e, pause_ms) < 0)
 			return ATTEMPT_FATAL;
-		pause_ms = !pause_ms                  ? RETRY_FIRST_MS
-			   : pause_ms < DIAL_PAUSE_MS ? 2 * pause_ms
-						      : pause_ms;
+		pause_ms = (int)clock_doubled(RETRY_FIRST_MS, pauses++, DIAL_PAUSE_MS);
 	} while (clock_left(deadline_ms) > 0);
 	return result;
 }
@@ -299,8 +294,7 @@ static enum attempt_result redial_rails(struct lane_end *e, unsigned round, uint
 {
 	bool demanded = e->s->terms.want == TRANSPORT_RDMA;
 	uint64_t until = demanded ? deadline : deadline - (uint64_t)clock_left(deadline) / 2;
-	unsigned doubled = !demanded ? 0 : round < DOUBLED_MOST ? round : DOUBLED_MOST;
-	unsigned try_ms = RDMA_TRY_MS << doubled;
+	uint64_t try_ms = clock_doubled(RDMA_TRY_MS, demanded ? round : 0, RDMA_TRY_MOST_MS);
 	enum attempt_result rc = ATTEMPT_FAILED;
 	struct rail r;
 	int at;
@@ -412,7 +406,8 @@ static enum attempt_result redial_once(struct lane_end *e, bool first, unsigned 
 {
 	char no_rdma[FAIL_TEXT_MAX];
 	struct rail r;
-	bool have_rail = next_rail(e, 0, &r) >= 0, rdma_first = have_rail && (first || e->was_rdma);
+	bool have_rail = next_rail(e, 0, &r) >= 0;
+	bool rdma_first = have_rail && (e->was_rdma || (first && !route_knocked(e->s)));
 	bool rdma_last;
 	int return_ms = RETURN_AS_PLANNED;
 	enum attempt_result rc;

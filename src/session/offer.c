@@ -6,9 +6,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/clock.h"
 #include "base/log.h"
 #include "session/connect/nics.h"
 #include "session/session_impl.h"
+
+/* Large pools take seconds to register, and an attempt over RDMA has no more time than that. So the
+ * OFFER waits for the lanes' memory, but not for more than this part of --connect-timeout. */
+enum { OFFER_PART = 4 };
 
 static int listen_tcp(struct session *s)
 {
@@ -101,6 +106,55 @@ static int send_offer(struct session *s, const struct msg_offer *m)
 	return control_send(s->control, MSG_OFFER, body, w.used);
 }
 
+/* Call with the lock held. */
+static bool is_memory_ready(const struct session *s)
+{
+	bool ready = s->lanes == s->terms.lanes;
+
+	for (unsigned i = 0; i < s->lanes; i++)
+		ready &= s->ends[i].memory_tried;
+	return ready;
+}
+
+static void *run_late_offer(void *arg)
+{
+	struct session *s = arg;
+	uint64_t deadline = clock_ms() + (uint64_t)s->o.connect_timeout_ms / OFFER_PART;
+	bool wanted;
+
+	pthread_mutex_lock(&s->lock);
+	while (!s->late_offer.stop && !s->failed && !is_memory_ready(s) && clock_left(deadline)) {
+		struct timespec until = clock_after((uint64_t)clock_left(deadline));
+
+		pthread_cond_timedwait(&s->changed, &s->lock, &until);
+	}
+	wanted = !s->late_offer.stop && !s->failed;
+	pthread_mutex_unlock(&s->lock);
+	/* Sending fails only with the control channel, which ends the session. */
+	if (wanted && send_offer(s, &s->late_offer.m) < 0)
+		fail_clear();
+	return NULL;
+}
+
+/* Sends the OFFER once the lanes' threads have prepared their memory. */
+static int send_offer_late(struct session *s, const struct msg_offer *m)
+{
+	s->late_offer.m = *m;
+	if (worker_start(&s->late_offer.worker, "offer", run_late_offer, s) == 0)
+		return 0;
+	fail_clear();
+	return send_offer(s, m);
+}
+
+void offer_close(struct session *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->late_offer.stop = true;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+	worker_join(&s->late_offer.worker);
+}
+
 static int send_listening(struct session *s)
 {
 	struct msg_detour m = {.port = (uint16_t)porter_tcp_port(s->porter)};
@@ -159,6 +213,7 @@ static int open_lanes(struct session *s)
 int route_listen(struct session *s, unsigned round)
 {
 	struct msg_offer m = {.round = (uint8_t)round};
+	bool prepares;
 
 	if (!s->porter) {
 		if (porter_new(s->o.tos, &s->own_porter) < 0)
@@ -177,7 +232,11 @@ int route_listen(struct session *s, unsigned round)
 	/* Before the peer can answer the OFFER. */
 	if (round == 1)
 		route_set_stage(s, STAGE_SWAPPED);
-	if (s->terms.want != TRANSPORT_SSH && send_offer(s, &m) < 0)
+	pthread_mutex_lock(&s->lock);
+	prepares = m.count > 0 && s->route.prepare_at.sa.sa_family != AF_UNSPEC;
+	pthread_mutex_unlock(&s->lock);
+	if (s->terms.want != TRANSPORT_SSH &&
+	    (prepares ? send_offer_late(s, &m) : send_offer(s, &m)) < 0)
 		return -1;
 	if (s->o.has_conductor && round == 0 && porter_tcp_port(s->porter))
 		return send_listening(s);
@@ -191,10 +250,15 @@ void offer_prepare_memory(struct lane_end *e)
 	pthread_mutex_lock(&e->s->lock);
 	at = e->s->route.prepare_at;
 	pthread_mutex_unlock(&e->s->lock);
-	if (e->prepared || e->unprepared || at.sa.sa_family == AF_UNSPEC)
+	/* Registering cannot be interrupted. */
+	if (e->prepared || e->unprepared || at.sa.sa_family == AF_UNSPEC || lane_aborted(e->lane))
 		return;
 	e->unprepared = verbs_prepare(e->lane, &at, &e->prepared) < 0;
 	if (e->unprepared)
 		log_debug("lane %u: %s", e->index, failed()->text);
 	fail_clear();
+	pthread_mutex_lock(&e->s->lock);
+	e->memory_tried = true;
+	pthread_cond_broadcast(&e->s->changed);
+	pthread_mutex_unlock(&e->s->lock);
 }

@@ -11,6 +11,9 @@
  * the other. The thread of each lane then mends as after any other break: it fences the wire, and
  * connects over RDMA, or over TCP again if that fails. So no block is lost, and the other end needs
  * to know nothing of promotion.
+ *
+ * That a knock was answered does not show that blocks get through. So the first lane of a rail goes
+ * alone: the others follow when a block was stored over it.
  */
 
 #include <string.h>
@@ -25,6 +28,8 @@ enum {
 	/* How long to wait for a lane's thread that is busy with a file or pipe before the next
 	 * lane is broken. The wire is mended when the thread comes back. */
 	LANE_MS = 3000,
+	/* How often to look whether a block was stored. */
+	LOOK_MS = 20,
 	/* A lane that used RDMA for so long has returned to it for good. */
 	GOOD_RUN_MS = 2 * PAUSE_MOST_MS,
 };
@@ -85,12 +90,8 @@ static void set_due(struct promoter *p, uint64_t at_ms)
 /* Call with the lock held. */
 static void pause_after_failure(struct promoter *p)
 {
-	uint64_t ms = PAUSE_FIRST_MS;
-
-	for (unsigned i = 0; i < p->failures && ms < PAUSE_MOST_MS; i++)
-		ms *= 2;
+	p->paused_until_ms = clock_ms() + clock_doubled(PAUSE_FIRST_MS, p->failures, PAUSE_MOST_MS);
 	p->failures++;
-	p->paused_until_ms = clock_ms() + (ms < PAUSE_MOST_MS ? ms : PAUSE_MOST_MS);
 	p->due_ms = p->paused_until_ms;
 }
 
@@ -129,13 +130,63 @@ static void await_promotion(struct lane_end *e)
 	pthread_mutex_unlock(&s->lock);
 }
 
-/* Promotes one lane after the other. Ends early if one returned to TCP, because then no lane is a
- * candidate for a while. */
-static void promote_lanes(struct session *s)
+enum proof { PROOF_NONE_YET, PROOF_STORED, PROOF_LEFT };
+
+/* What has become of a lane that was promoted. proven[]: the rails over which a block was stored.
+ * Call with the lock held. */
+static enum proof find_proof(const struct lane_end *e, bool proven[static OFFER_MAX])
 {
+	if (e->mending)
+		return PROOF_NONE_YET;
+	if (e->on_tcp)
+		return PROOF_LEFT;
+	if (lane_stored(e->lane) > e->promoted_stored)
+		proven[e->rail] = true;
+	return proven[e->rail] ? PROOF_STORED : PROOF_NONE_YET;
+}
+
+/* Waits until a block was stored over the rail that the lane has returned to, or the lane has left
+ * it. A path that lets no block through is given up within the timeout. A lane that lasts longer
+ * without a block has none to carry. */
+static enum proof await_proof(struct lane_end *e, bool proven[static OFFER_MAX])
+{
+	struct session *s = e->s;
+	struct promoter *p = &s->promoter;
+	uint64_t deadline = clock_ms() + (uint64_t)s->terms.timeout_ms + LANE_MS;
+	enum proof found = PROOF_NONE_YET;
+
+	pthread_mutex_lock(&s->lock);
+	/* Not while its thread is busy with a file or pipe, and has not begun to mend. */
+	while (!e->promote && !p->stop && !s->failed && clock_left(deadline) > 0) {
+		struct timespec until = clock_after(LOOK_MS);
+
+		found = find_proof(e, proven);
+		if (found != PROOF_NONE_YET)
+			break;
+		pthread_cond_timedwait(&s->changed, &s->lock, &until);
+	}
+	pthread_mutex_unlock(&s->lock);
+	return found;
+}
+
+/* Promotes the lane, if it is to be promoted. Returns -1 if no other lane may follow now. */
+static int promote_lane(struct lane_end *e, bool proven[static OFFER_MAX])
+{
+	if (!break_lane(e))
+		return 0;
+	await_promotion(e);
+	return await_proof(e, proven) == PROOF_LEFT ? -1 : 0;
+}
+
+/* Promotes one lane after the other. Returns -1 if one could not be promoted, or soon left RDMA. */
+static int promote_lanes(struct session *s)
+{
+	bool proven[OFFER_MAX] = {false};
+
 	for (unsigned i = 0; i < s->terms.lanes; i++)
-		if (break_lane(&s->ends[i]))
-			await_promotion(&s->ends[i]);
+		if (promote_lane(&s->ends[i], proven) < 0)
+			return -1;
+	return 0;
 }
 
 /* Some lanes may return to RDMA only later. Call with the lock held. */
@@ -150,15 +201,13 @@ static void *promote_run(void *arg)
 	struct session *s = arg;
 
 	while (await_due(s)) {
-		bool answered = true;
+		bool worked = true;
 
-		if (has_candidate(s)) {
-			answered = route_knock(s) == 0;
-			if (answered)
-				promote_lanes(s);
-		}
+		if (has_candidate(s))
+			worked = route_knock(s) == 0 && promote_lanes(s) == 0;
 		pthread_mutex_lock(&s->lock);
-		if (!answered)
+		/* A lane that could not be connected has done so already. */
+		if (!worked && s->promoter.paused_until_ms <= clock_ms())
 			pause_after_failure(&s->promoter);
 		for (unsigned i = 0; i < s->lanes; i++)
 			plan_lane(&s->ends[i]);
@@ -179,11 +228,11 @@ static uint64_t return_time(struct lane_end *e, int ms)
 		e->s->promoter.failures = 0;
 	}
 	e->promoted_ms = 0;
-	if (e->relapses && pause < PAUSE_FIRST_MS)
+	if (e->relapses == 0)
+		return now + pause;
+	if (pause < PAUSE_FIRST_MS)
 		pause = PAUSE_FIRST_MS;
-	for (unsigned i = 1; i < e->relapses && pause < PAUSE_MOST_MS; i++)
-		pause = 2 * pause < PAUSE_MOST_MS ? 2 * pause : PAUSE_MOST_MS;
-	return now + pause;
+	return now + clock_doubled(pause, e->relapses - 1, PAUSE_MOST_MS);
 }
 
 void promote_report_again(struct lane_end *e)
@@ -271,26 +320,27 @@ void promote_mending(struct lane_end *e, bool begins)
 void promote_note(struct lane_end *e, enum transport before, enum transport now)
 {
 	struct session *s = e->s;
-	bool again, returned = before == TRANSPORT_TCP && now == TRANSPORT_RDMA;
-	unsigned level = 0;
+	struct promoter *p = &s->promoter;
+	bool again = false, returned = before == TRANSPORT_TCP && now == TRANSPORT_RDMA;
+	unsigned level = returned ? atomic_exchange(&s->tcp_reported, 0) : 0;
 	char name[96];
 
 	pthread_mutex_lock(&s->lock);
 	e->on_tcp = now == TRANSPORT_TCP;
-	if (returned)
+	if (returned) {
 		e->promoted_ms = clock_ms();
+		e->promoted_stored = lane_stored(e->lane);
+	}
 	e->promote = e->promote && e->on_tcp;
+	if (level > 0) {
+		again = p->reported_ms && clock_ms() - p->reported_ms < GOOD_RUN_MS;
+		if (!again)
+			p->reported_ms = clock_ms();
+	}
 	pthread_cond_broadcast(&s->changed);
 	pthread_mutex_unlock(&s->lock);
-	if (returned)
-		level = atomic_exchange(&s->tcp_reported, 0);
 	if (level == 0)
 		return;
-	pthread_mutex_lock(&s->lock);
-	again = s->promoter.reported_ms && clock_ms() - s->promoter.reported_ms < GOOD_RUN_MS;
-	if (!again)
-		s->promoter.reported_ms = clock_ms();
-	pthread_mutex_unlock(&s->lock);
 	/* Lanes that come and go are no news. */
 	if (!again)
 		atomic_store(&s->no_rdma_reported, false);

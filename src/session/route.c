@@ -349,9 +349,20 @@ int route_knock(struct session *s)
 	pthread_mutex_lock(&s->lock);
 	if (has_rails)
 		r->rails[at].dead = r->rails[at].mute;
+	r->knocked |= !has_rails;
 	r->transport = TRANSPORT_RDMA;
 	pthread_mutex_unlock(&s->lock);
 	return 0;
+}
+
+bool route_knocked(struct session *s)
+{
+	bool knocked;
+
+	pthread_mutex_lock(&s->lock);
+	knocked = s->route.knocked;
+	pthread_mutex_unlock(&s->lock);
+	return knocked;
 }
 
 static enum attempt_result try_tcp(struct lane_end *e, uint64_t deadline)

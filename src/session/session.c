@@ -377,6 +377,7 @@ void session_close(struct session *s)
 	if (!s)
 		return;
 	promote_close(s);
+	offer_close(s);
 	if (s->control)
 		session_flush(s);
 	control_close(s->control);

@@ -82,12 +82,21 @@ struct route {
 	unsigned detours; /* number of DETOURs that arrived */
 	bool chosen; /* lane 0 has a wire; the stage is final */
 	enum transport transport;
+	bool knocked; /* connecting end: RDMA since a knock, so that lanes begin with TCP */
 	char why[TEXT_MAX]; /* why not RDMA */
 	struct rail rails[OFFER_MAX]; /* RDMA: lane 0 uses the first one */
 	unsigned rail_count;
 	/* listening end: an RDMA address in the offer, if all of them belong to one adapter; else
 	 * family 0 */
 	union address prepare_at;
+};
+
+/* Listening end: the OFFER of the round, which waits for the lanes' memory. Only `stop' is shared.
+ */
+struct late_offer {
+	struct worker worker;
+	bool stop;
+	struct msg_offer m;
 };
 
 /* ---- promotion: promote.c -----------------------------------------------------------------------
@@ -131,9 +140,11 @@ struct lane_end {
 	bool on_tcp; /* its wire is TCP, or was before it broke */
 	bool promote; /* its TCP wire was broken so that it returns to RDMA */
 	bool mending; /* the lane's thread is in session_mend() */
+	bool memory_tried; /* accepting end: its memory is prepared, or cannot be */
 	/* not before this; 0: at once, for it never tried RDMA; UINT64_MAX: never */
 	uint64_t promote_after_ms;
 	uint64_t promoted_ms; /* when it returned to RDMA, which it still uses; else 0 */
+	uint64_t promoted_stored; /* blocks that were stored then */
 	unsigned relapses; /* how often in a row it soon left RDMA after that */
 	/* the route's detours when the lane began to look for its next wire */
 	unsigned detours_before;
@@ -146,7 +157,7 @@ struct lane_end {
 	struct verbs *prepared; /* memory for the next RDMA wire, or NULL */
 	bool unprepared; /* it could not be prepared */
 	bool was_rdma; /* the last wire was RDMA, so the next may be */
-	unsigned rail; /* rail of its last RDMA wire */
+	unsigned rail; /* rail of its last RDMA wire; changes only while the lane is mending */
 	/* why the lane uses no RDMA from now on; cleared once it was reported */
 	char no_rdma[FAIL_TEXT_MAX];
 	unsigned rdma_breaks; /* RDMA wires that broke */
@@ -174,6 +185,7 @@ struct session {
 	bool agreed; /* HELLO has arrived, and the terms are valid */
 	unsigned lanes; /* open lanes */
 	struct route route;
+	struct late_offer late_offer;
 	bool failed, ended;
 	bool error_pending; /* MSG_ERROR is not in the outbox yet */
 	struct failure failure;
@@ -232,8 +244,10 @@ struct offer_rules offer_rules(const struct session *s);
 /* Listens and sends the OFFER of this round. */
 int route_listen(struct session *s, unsigned round);
 /* Listening end: registers the lane's memory before a caller's time runs, if it is clear with which
- * adapter. Without that the caller waits longer. In the lane's thread. */
+ * adapter; the OFFER waits for that for a while. In the lane's thread. */
 void offer_prepare_memory(struct lane_end *e);
+/* Joins the thread that sends a late OFFER. */
+void offer_close(struct session *s);
 /* Handle frames of the control channel. Control thread. */
 int route_on_offer(struct session *s, const struct frame *f);
 int route_on_choice(struct session *s, const struct frame *f);
@@ -243,6 +257,8 @@ int route_on_detour(struct session *s, const struct frame *f);
 /* Connecting end: finds out whether one of the RDMA rails can be used, or becomes one. 0: the lanes
  * may use the route's rails. -1 with a failure. */
 int route_knock(struct session *s);
+/* Whether RDMA is known to work only since a knock: the lanes begin with TCP, and are promoted. */
+bool route_knocked(struct session *s);
 
 /* Connecting end: the lane uses TCP, and may return to RDMA after ms, or later if it did not use
  * RDMA for long after it had returned before; or RETURN_NEVER. In the lane's thread. */

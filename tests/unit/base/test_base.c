@@ -297,6 +297,18 @@ static void deadline_counts_down(void **state)
 	assert_true((uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000 >= now + 1999);
 }
 
+static void pauses_double_up_to_a_bound(void **state)
+{
+	(void)state;
+	assert_int_equal(clock_doubled(20, 0, 200), 20);
+	assert_int_equal(clock_doubled(20, 1, 200), 40);
+	assert_int_equal(clock_doubled(20, 3, 200), 160);
+	assert_int_equal(clock_doubled(20, 4, 200), 200);
+	assert_int_equal(clock_doubled(20, UINT_MAX, UINT64_MAX), UINT64_MAX);
+	assert_int_equal(clock_doubled(300, 5, 200), 300);
+	assert_int_equal(clock_doubled(0, UINT_MAX, 200), 0);
+}
+
 /* ---- io ----------------------------------------------------------------------------- */
 
 enum { PIPED = 1 << 20 };
@@ -776,6 +788,7 @@ int main(void)
 		cmocka_unit_test(each_thread_has_its_own_failure),
 		cmocka_unit_test(unknown_outcome_byte_is_a_protocol_failure),
 		cmocka_unit_test(deadline_counts_down),
+		cmocka_unit_test(pauses_double_up_to_a_bound),
 		cmocka_unit_test(full_read_combines_short_reads),
 		cmocka_unit_test(full_write_continues_after_short_writes),
 		cmocka_unit_test(reads_and_writes_use_their_offset),
