@@ -57,11 +57,15 @@ void verbs_keep_memory(struct verbs *v, struct verbs **prepared)
 	struct failure f = *failed();
 	union address at;
 
-	if (!prepared || !v->pool_mr || v->request_pending || (v->wire.exposed && v->hellos > 0))
+	if (!prepared)
 		return;
-	local_address(v, &at);
-	if (*prepared || !open_device_of(v->lane, &at, prepared))
-		verbs_take_memory(*prepared, v);
+	if (v->pool_mr && !v->request_pending && !(v->wire.exposed && v->hellos > 0)) {
+		local_address(v, &at);
+		if (*prepared || !open_device_of(v->lane, &at, prepared))
+			verbs_take_memory(*prepared, v);
+	}
+	if (*prepared && !(*prepared)->pool_mr)
+		verbs_drop_prepared(prepared);
 	fail_again(&f);
 }
 
