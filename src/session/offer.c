@@ -262,3 +262,9 @@ void offer_prepare_memory(struct lane_end *e)
 	pthread_cond_broadcast(&e->s->changed);
 	pthread_mutex_unlock(&e->s->lock);
 }
+
+void offer_drop_memory(struct lane_end *e)
+{
+	verbs_unprepare(e->prepared);
+	e->prepared = NULL;
+}

@@ -254,12 +254,15 @@ void promote_later(struct lane_end *e, int ms)
 	bool start;
 
 	if (s->o.keeps_transport || !s->terms.rdma || s->terms.want != TRANSPORT_AUTO ||
-	    route_stage(s) == STAGE_DETOUR || !route_dials(s, route_stage(s)))
+	    route_stage(s) == STAGE_DETOUR || !route_dials(s, route_stage(s))) {
+		offer_drop_memory(e);
 		return;
+	}
 	pthread_mutex_lock(&s->lock);
 	if (ms == RETURN_NEVER) {
 		e->promote_after_ms = UINT64_MAX;
 		pthread_mutex_unlock(&s->lock);
+		offer_drop_memory(e);
 		return;
 	}
 	e->promote_after_ms = return_time(e, ms);

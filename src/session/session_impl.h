@@ -248,6 +248,8 @@ int route_listen(struct session *s, unsigned round);
 void offer_prepare_memory(struct lane_end *e);
 /* Joins the thread that sends a late OFFER. */
 void offer_close(struct session *s);
+/* The lane will not use RDMA again: frees the memory that was prepared for it. In its thread. */
+void offer_drop_memory(struct lane_end *e);
 /* Handle frames of the control channel. Control thread. */
 int route_on_offer(struct session *s, const struct frame *f);
 int route_on_choice(struct session *s, const struct frame *f);
