@@ -2,6 +2,7 @@
 """What happens to adapters while they carry a copy (tests/simverbs/plug.h, order.h): a port goes down and up, an adapter
 is pulled out and put back, a queue pair fails. The copy goes on or ends in time, and the user learns why."""
 
+import os
 import pathlib
 import time
 
@@ -120,6 +121,31 @@ def test_an_adapter_that_is_put_back_is_used_again(machine):
     time.sleep(2)
     machine.set("pulled", False)
     machine.finish(r)
+
+
+def count_event_descriptors(pid):
+    names = [os.readlink("/proc/%d/fd/%s" % (pid, fd)) for fd in os.listdir("/proc/%d/fd" % pid)]
+    return sum(name.startswith("anon_inode:[eventfd") for name in names)
+
+
+def test_a_removed_adapter_leaves_no_descriptors_of_lanes(machine):
+    """Its queues stay allocated (tests/simverbs/README.md), and so does the descriptor of its events, but not the four
+    that its lanes wait at for completions."""
+    sink = machine.bench.receive("--lanes=4", machine.tmp / "out", env=machine.env)
+    source = machine.bench.send(sink.port, "-v", "--lanes=4", "--bwlimit=2m", machine.tmp / "in", env=machine.env)
+    source.expect("data goes over RDMA")
+    time.sleep(2)  # for the other lanes
+    counts = []
+    for i in (1, 2):
+        machine.set("pulled", True)
+        time.sleep(1)
+        machine.set("pulled", False)
+        wait_until(lambda: source.errors().count("was reconnected") >= 4 * i, 30)
+        time.sleep(1)
+        counts.append(count_event_descriptors(source.proc.pid))
+    source.kill()
+    sink.kill()
+    assert counts[1] - counts[0] < 4, counts
 
 
 def test_a_lane_returns_from_tcp_to_an_adapter_that_is_put_back(bench, tmp_path):
