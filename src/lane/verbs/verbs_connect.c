@@ -197,7 +197,8 @@ static int resolve_address(struct verbs *v, const union address *from, const uni
 			return 0;
 		if (e.what != RDMA_CM_EVENT_ADDR_ERROR || e.status != -ETIMEDOUT)
 			return verbs_event_failed(v, &e);
-		if (!clock_left(deadline_ms))
+		/* Events that come at once leave no wait that an abort could end. */
+		if (!clock_left(deadline_ms) || lane_aborted(v->lane))
 			return fail_as(OUT_CONNECT,
 				       "connect to %s: no ARP or neighbor reply for that address",
 				       v->peer);
