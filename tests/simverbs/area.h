@@ -29,6 +29,9 @@ struct area_receive {
 	uint32_t sges;
 	uint32_t status, opcode, bytes, imm, flags;
 	struct area_sge sge[AREA_SGES];
+	/* touch.h: sums of bytes when it was posted, and before and after something arrived. */
+	uint32_t watched;
+	uint64_t posted, found, left;
 };
 
 enum queue_state {

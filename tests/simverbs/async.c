@@ -88,9 +88,9 @@ void async_report_completion(struct completion *c, enum ibv_event_type what)
 	append_event(context_of(c->cq.context), &e);
 }
 
-void async_report(struct context *c, enum ibv_event_type what)
+void async_report(struct context *c, unsigned port, enum ibv_event_type what)
 {
-	struct ibv_async_event e = {.event_type = what, .element.port_num = 1};
+	struct ibv_async_event e = {.event_type = what, .element.port_num = (int)port};
 
 	append_event(c, &e);
 }

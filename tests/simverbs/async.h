@@ -12,8 +12,8 @@ struct queue_pair;
 
 void async_report_pair(struct queue_pair *q, enum ibv_event_type what);
 void async_report_completion(struct completion *c, enum ibv_event_type what);
-/* Of port 1, or of the device, to one context. */
-void async_report(struct context *c, enum ibv_event_type what);
+/* Of a port, or of the device, to one context. */
+void async_report(struct context *c, unsigned port, enum ibv_event_type what);
 /* Whatever is there comes; after it reads fail with EIO, and the descriptor stays readable. */
 void async_end(struct context *c);
 

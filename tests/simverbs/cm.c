@@ -46,7 +46,17 @@ static bool is_any(const struct sockaddr *sa)
 	return in4->sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
-void cm_name(char *to, size_t size, const struct sockaddr *sa, bool any)
+/* Ports of different kinds have no path to each other. */
+static const char *kind_of_port(const struct cm_id *c)
+{
+	const struct host_adapter *a = cm_adapter(c);
+
+	if (a->p.iwarp)
+		return "iwarp";
+	return a->ethernet[c->id.port_num ? c->id.port_num : 1] ? "roce" : "ib";
+}
+
+void cm_name(char *to, size_t size, const struct cm_id *c, const struct sockaddr *sa, bool any)
 {
 	const struct host *h = host_get();
 	char ip[INET6_ADDRSTRLEN] = "any";
@@ -60,8 +70,7 @@ void cm_name(char *to, size_t size, const struct sockaddr *sa, bool any)
 				  : (const void *)&((const struct sockaddr_in *)(const void *)sa)
 					    ->sin_addr,
 			  ip, sizeof ip);
-	snprintf(to, size, "simverbs/%s/%s/%s/%u", h->fabric, h->adapter.iwarp ? "iwarp" : "ib", ip,
-		 ntohs(port));
+	snprintf(to, size, "simverbs/%s/%s/%s/%u", h->fabric, kind_of_port(c), ip, ntohs(port));
 }
 
 static in_port_t pick_port(void)
@@ -209,17 +218,32 @@ static void remove_id(struct cm_id *c)
 		cm_report(c, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL);
 }
 
-void cm_remove_all(void)
+void cm_remove_all(const struct host_adapter *a)
 {
 	for (struct cm_id *c = all; c; c = c->next)
-		if (c->id.verbs && c->state != CM_REMOVED)
+		if (c->id.verbs && cm_adapter(c) == a && c->state != CM_REMOVED)
 			remove_id(c);
 }
 
 /* Its addresses are gone with an adapter. */
 static const struct host_address *find_address(const struct sockaddr *sa)
 {
-	return plug_is_pulled() ? NULL : host_find(sa);
+	const struct host_address *found = host_find(sa);
+
+	return found && !plug_is_pulled(found->adapter) ? found : NULL;
+}
+
+/* cma.c, cma_validate_port(): connections use the type of GID that is the port's default, RoCE v2
+ * where the adapter has it. An address without such a GID belongs to no RDMA device. */
+static bool has_gid(const struct host_address *own)
+{
+	return own->kind == ADDRESS_OWN && !own->only_v1;
+}
+
+static void take_port(struct cm_id *c, const struct host_address *own)
+{
+	c->id.verbs = device_context(own->adapter);
+	c->id.port_num = (uint8_t)own->port;
 }
 
 /* ---- binding ---------------------------------------------------------------------------- */
@@ -229,7 +253,7 @@ static int bind_port(struct cm_id *c, const struct sockaddr *sa)
 {
 	char name[128];
 
-	cm_name(name, sizeof name, sa, false);
+	cm_name(name, sizeof name, c, sa, false);
 	c->bound.fd = link_bind(name);
 	return c->bound.fd < 0 ? -1 : 0;
 }
@@ -261,16 +285,16 @@ EXPORT int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 		errno = EINVAL;
 		return -1;
 	}
-	if (!is_any(addr) && (!own || own->kind != ADDRESS_OWN)) {
+	if (!is_any(addr) && (!own || !has_gid(own))) {
 		errno = ENODEV;
 		return -1;
 	}
 	memcpy(&to->src_storage, addr, address_size(addr));
-	if (bind_somewhere(c, &to->src_addr))
+	if (own)
+		take_port(c, own);
+	if (bind_somewhere(c, &to->src_addr)) {
+		id->verbs = NULL;
 		return -1;
-	if (own) {
-		id->verbs = device_context();
-		id->port_num = 1;
 	}
 	c->state = CM_BOUND;
 	return 0;
@@ -312,6 +336,15 @@ static struct cm_id *timer_id(struct engine_timer *t)
 	return (struct cm_id *)((char *)t - offsetof(struct cm_id, timer));
 }
 
+/* addr_handler(): cma_acquire_dev_by_src_ip() found no device. */
+static void fail_device(struct engine_timer *t)
+{
+	struct cm_id *c = timer_id(t);
+
+	c->state = CM_BOUND;
+	cm_report(c, RDMA_CM_EVENT_ADDR_ERROR, -ENODEV, NULL);
+}
+
 static void fail_address(struct engine_timer *t)
 {
 	struct cm_id *c = timer_id(t);
@@ -328,32 +361,36 @@ static const struct host_address *find_source(int family)
 
 	for (unsigned i = 0; i < h->count; i++)
 		if (h->addresses[i].kind == ADDRESS_OWN &&
-		    h->addresses[i].at.sa.sa_family == family)
+		    h->addresses[i].at.sa.sa_family == family &&
+		    !plug_is_pulled(h->addresses[i].adapter))
 			return &h->addresses[i];
 	return NULL;
 }
 
+/* Returns 0; 1 if the route leads to no RDMA device; -1 with errno. */
 static int choose_source(struct cm_id *c, const struct sockaddr *src, const struct sockaddr *dst)
 {
 	struct rdma_addr *to = &c->id.route.addr;
 	const struct host_address *own;
+	bool given = src && src->sa_family != AF_UNSPEC && !is_any(src);
 
 	if (c->id.verbs)
 		return 0;
-	if (src && src->sa_family != AF_UNSPEC && !is_any(src))
+	if (given)
 		own = find_address(src);
 	else
 		own = find_address(dst) && find_address(dst)->kind == ADDRESS_OWN
 			      ? find_address(dst)
 			      : find_source(dst->sa_family);
-	if (!own || own->kind != ADDRESS_OWN) {
+	if (!own || own->kind != ADDRESS_OWN || (given && !has_gid(own))) {
 		errno = ENODEV;
 		return -1;
 	}
+	if (!has_gid(own))
+		return 1;
 	memcpy(&to->src_storage, &own->at, sizeof own->at);
 	*port_at(&to->src_addr) = pick_port();
-	c->id.verbs = device_context();
-	c->id.port_num = 1;
+	take_port(c, own);
 	return 0;
 }
 
@@ -361,6 +398,7 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct
 			     int timeout_ms)
 {
 	struct cm_id *c = cm_id_of(id);
+	int rc;
 
 	FAIL_IF_ORDERED(-1);
 	if (c->state > CM_BOUND) {
@@ -372,11 +410,15 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct
 		errno = ENODEV;
 		return -1;
 	}
-	if (choose_source(c, src, dst))
+	rc = choose_source(c, src, dst);
+	if (rc < 0)
 		return -1;
 	memcpy(&id->route.addr.dst_storage, dst, address_size(dst));
 	engine_lock();
-	if (c->peer->kind == ADDRESS_UNLINKED || plug_is_down()) {
+	if (rc > 0) {
+		c->timer.fire = fail_device;
+		engine_set(&c->timer, 0);
+	} else if (c->peer->kind == ADDRESS_UNLINKED || plug_is_down(cm_adapter(c), id->port_num)) {
 		c->timer.fire = fail_address;
 		engine_set(&c->timer, (uint64_t)timeout_ms * 1000000);
 	} else {
@@ -389,8 +431,8 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct
 
 EXPORT int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 {
-	const struct personality *p = &host_get()->adapter;
 	struct cm_id *c = cm_id_of(id);
+	const struct host_adapter *a = cm_adapter(c);
 
 	FAIL_IF_ORDERED(-1);
 	(void)timeout_ms;
@@ -399,7 +441,8 @@ EXPORT int rdma_resolve_route(struct rdma_cm_id *id, int timeout_ms)
 		return -1;
 	}
 	/* cma_resolve_iboe_route() derives the packet lifetime from it. */
-	c->path_timeout = c->ack_timeout && p->ethernet ? c->ack_timeout : (uint8_t)p->ack_timeout;
+	c->path_timeout = c->ack_timeout && a->ethernet[id->port_num] ? c->ack_timeout
+								      : (uint8_t)a->p.ack_timeout;
 	engine_lock();
 	c->state = CM_ROUTE;
 	cm_report(c, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, NULL);
@@ -456,14 +499,14 @@ EXPORT int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_q
 
 	FAIL_IF_ORDERED(-1);
 	if (!pd)
-		pd = id->pd ? id->pd : device_pd();
+		pd = id->pd ? id->pd : device_pd(cm_adapter(cm_id_of(id)));
 	if (!pd || id->qp || pd->context != id->verbs) {
 		errno = EINVAL;
 		return -1;
 	}
 	FAIL_IF_GONE(pd->context, -1);
 	if (!create_queues(id, attr))
-		q = queue_pair_new(pd, attr);
+		q = queue_pair_new(pd, id->port_num, attr);
 	if (!q) {
 		int err = errno;
 

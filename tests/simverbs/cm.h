@@ -7,6 +7,7 @@
 
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
+#include "device.h"
 #include "engine.h"
 #include "host.h"
 #include "link.h"
@@ -70,15 +71,26 @@ static inline struct cm_id *cm_id_of(struct rdma_cm_id *id)
 	return (struct cm_id *)id;
 }
 
+/* The adapter that the id belongs to; the first one as long as it belongs to none. */
+static inline const struct host_adapter *cm_adapter(const struct cm_id *c)
+{
+	return c->id.verbs ? adapter_of(c->id.verbs) : host_get()->adapters;
+}
+static inline bool cm_is_iwarp(const struct cm_id *c)
+{
+	return cm_adapter(c)->p.iwarp;
+}
+
 /* ---- cm.c ---- */
 
 struct cm_id *cm_new(struct rdma_event_channel *channel, void *context, enum rdma_port_space ps);
-/* All ids of the adapter that was pulled out. Engine's lock. */
-void cm_remove_all(void);
+/* All ids of an adapter that was pulled out. Engine's lock. */
+void cm_remove_all(const struct host_adapter *a);
 /* Frees an id that nobody can use any more. */
 void cm_free(struct cm_id *c);
-/* The name of the socket on which an address and port listens; any: on all addresses. */
-void cm_name(char *to, size_t size, const struct sockaddr *sa, bool any);
+/* The name of the socket on which an address and port listens, as the port of c reaches it; any: on
+ * all addresses. */
+void cm_name(char *to, size_t size, const struct cm_id *c, const struct sockaddr *sa, bool any);
 
 /* ---- cm_event.c ---- */
 
@@ -112,6 +124,6 @@ void cm_hear_end(struct cm_id *c, enum message_kind kind);
 /* iWARP: a queue pair that breaks ends its connection at both ends. */
 void cm_break_link(struct link *l);
 /* Whether a request must be rejected because its queue pair still belongs to another connection. */
-bool cm_is_stale(const struct message_connect *request);
+bool cm_is_stale(const struct cm_id *listener, const struct message_connect *request);
 
 #endif

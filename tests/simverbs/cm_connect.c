@@ -14,27 +14,23 @@
 
 static const uint64_t busy_ns = 5000000;
 
-static bool is_iwarp(void)
-{
-	return host_get()->adapter.iwarp;
-}
-
 /* The status of a call that the listener's program rejects. */
-static int reject_status(void)
+static int reject_status(const struct cm_id *c)
 {
-	return is_iwarp() ? -(int)host_get()->adapter.reject_errno : REJ_BY_CONSUMER;
+	return cm_is_iwarp(c) ? -(int)cm_adapter(c)->p.reject_errno : REJ_BY_CONSUMER;
 }
 
 /* The status of a call to a port where nobody listens. */
-static int no_service_status(void)
+static int no_service_status(const struct cm_id *c)
 {
-	return is_iwarp() ? -(int)host_get()->adapter.unheard_errno : REJ_NO_SERVICE;
+	return cm_is_iwarp(c) ? -(int)cm_adapter(c)->p.unheard_errno : REJ_NO_SERVICE;
 }
 
 /* ---- private data ----------------------------------------------------------------------- */
 
 /* most: the most that may be passed, which is also what arrives if this connection manager pads. */
-static int set_private(struct message_connect *to, const void *data, size_t len, uint32_t most)
+static int set_private(struct message_connect *to, const struct personality *p, const void *data,
+		       size_t len, uint32_t most)
 {
 	if (len > most || len > sizeof to->private_data) {
 		errno = EINVAL;
@@ -43,7 +39,7 @@ static int set_private(struct message_connect *to, const void *data, size_t len,
 	memset(to->private_data, 0, sizeof to->private_data);
 	if (len)
 		memcpy(to->private_data, data, len);
-	to->private_len = host_get()->adapter.padded ? most : (uint32_t)len;
+	to->private_len = p->padded ? most : (uint32_t)len;
 	return 0;
 }
 
@@ -60,7 +56,8 @@ static int set_param(struct cm_id *c, struct message *m, const struct rdma_conn_
 	m->connect.initiator_depth = p->initiator_depth;
 	m->connect.retry_count = p->retry_count;
 	m->connect.rnr_retry_count = p->rnr_retry_count;
-	return set_private(&m->connect, p->private_data, p->private_data_len, most);
+	return set_private(&m->connect, &cm_adapter(c)->p, p->private_data, p->private_data_len,
+			   most);
 }
 
 /* ---- refusals and ends
@@ -81,14 +78,14 @@ static void end_link(struct link *l)
 	switch (c->state) {
 	case CM_CALLING:
 		/* Its kernel rejects what it has not answered. */
-		report_rejection(c, is_iwarp() ? -ECONNRESET : REJ_BY_CONSUMER, NULL);
+		report_rejection(c, cm_is_iwarp(c) ? -ECONNRESET : REJ_BY_CONSUMER, NULL);
 		return;
 	case CM_CALLED:
 		c->state = CM_ENDED;
 		return;
 	case CM_ACCEPTED:
 		c->state = CM_ENDED;
-		if (is_iwarp())
+		if (cm_is_iwarp(c))
 			cm_report_end(c, 0);
 		else
 			cm_report(c, RDMA_CM_EVENT_REJECTED, REJ_TIMEOUT, NULL);
@@ -112,7 +109,7 @@ void cm_hang_up(struct cm_id *c)
 	if (!c->link)
 		return;
 	if (c->state == CM_CALLED) {
-		m.connect.status = reject_status();
+		m.connect.status = reject_status(c);
 		link_send(c->link, &m);
 	}
 	link_close(c->link);
@@ -129,7 +126,7 @@ static void set_tos(struct cm_id *c)
 {
 	struct remote *r = &c->link->remote;
 
-	r->tos = is_iwarp() ? c->tos : c->request.connect.tos;
+	r->tos = cm_is_iwarp(c) ? c->tos : c->request.connect.tos;
 	record_connection(&c->id, r->tos, &c->request.connect);
 }
 
@@ -161,7 +158,7 @@ static void take_reply(struct cm_id *c, const struct message *m)
 	engine_cancel(&c->timer);
 	set_retries(c, m->connect.rnr_retry_count);
 	set_tos(c);
-	if (!is_iwarp()) {
+	if (!cm_is_iwarp(c)) {
 		cm_report(c, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, &m->connect);
 		return;
 	}
@@ -195,13 +192,13 @@ static int dial_listener(struct cm_id *c)
 	const struct sockaddr *to = &c->id.route.addr.dst_addr;
 	char name[128];
 
-	cm_name(name, sizeof name, to, false);
-	if (link_dial(name, &c->link) == 0)
+	cm_name(name, sizeof name, c, to, false);
+	if (link_dial(name, cm_adapter(c), c->id.port_num, &c->link) == 0)
 		return 0;
 	if (errno != ECONNREFUSED)
 		return -1;
-	cm_name(name, sizeof name, to, true);
-	return link_dial(name, &c->link);
+	cm_name(name, sizeof name, c, to, true);
+	return link_dial(name, cm_adapter(c), c->id.port_num, &c->link);
 }
 
 /* Sends the request once the listener has room. */
@@ -211,24 +208,24 @@ static void send_request(struct cm_id *c)
 		if (errno == EAGAIN)
 			engine_set(&c->timer, busy_ns);
 		else
-			report_rejection(c, no_service_status(), NULL);
+			report_rejection(c, no_service_status(c), NULL);
 		return;
 	}
 	c->link->owner = c;
 	c->link->heard = hear_message;
 	c->link->ended = end_link;
-	c->link->broken = is_iwarp() ? cm_break_link : NULL;
+	c->link->broken = cm_is_iwarp(c) ? cm_break_link : NULL;
 	if (link_start(c->link) || link_send_queue(c->link, &c->request, queue_pair_of(c->id.qp))) {
-		report_rejection(c, no_service_status(), NULL);
+		report_rejection(c, no_service_status(c), NULL);
 		return;
 	}
-	engine_set(&c->timer, (uint64_t)host_get()->adapter.cm_timeout * 1000000);
+	engine_set(&c->timer, (uint64_t)cm_adapter(c)->p.cm_timeout * 1000000);
 }
 
 /* Sends m again, where there is a link, or gives up after the adapter's last try. */
 static void repeat_message(struct cm_id *c, struct message *m)
 {
-	const struct personality *p = &host_get()->adapter;
+	const struct personality *p = &cm_adapter(c)->p;
 
 	if (c->tries++ < p->cm_retries) {
 		if (c->link && c->id.qp)
@@ -255,8 +252,8 @@ void cm_call_timeout(struct engine_timer *t)
 
 EXPORT int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 {
-	const struct personality *p = &host_get()->adapter;
 	struct cm_id *c = cm_id_of(id);
+	const struct personality *p = &cm_adapter(c)->p;
 
 	FAIL_IF_ORDERED(-1);
 	if (c->state != CM_ROUTE || !id->qp) {
@@ -299,7 +296,7 @@ static void hear_caller(struct link *l, const struct message *m)
 		link_close(l);
 		return;
 	}
-	if (cm_is_stale(&m->connect)) {
+	if (cm_is_stale(listener, &m->connect)) {
 		no.connect.status = REJ_STALE;
 		link_send(l, &no);
 		/* The caller closes it. If it were closed here, the kernel would drop the message:
@@ -313,7 +310,7 @@ static void hear_caller(struct link *l, const struct message *m)
 		return;
 	}
 	c->id.verbs = listener->id.verbs;
-	c->id.port_num = 1;
+	c->id.port_num = listener->id.port_num;
 	c->tos = listener->tos;
 	c->id.route.addr.src_storage = m->connect.to;
 	c->id.route.addr.dst_storage = m->connect.from;
@@ -324,7 +321,7 @@ static void hear_caller(struct link *l, const struct message *m)
 	l->owner = c;
 	l->heard = hear_message;
 	l->ended = end_link;
-	l->broken = is_iwarp() ? cm_break_link : NULL;
+	l->broken = cm_is_iwarp(c) ? cm_break_link : NULL;
 	cm_report_caller(listener, c);
 }
 
@@ -338,7 +335,7 @@ void cm_listen_ready(struct engine_watch *w)
 	struct cm_id *c = (struct cm_id *)((char *)w - offsetof(struct cm_id, bound));
 	struct link *l;
 
-	if (link_accept(w->fd, &l))
+	if (link_accept(w->fd, cm_adapter(c), c->id.port_num ? c->id.port_num : 1, &l))
 		return;
 	l->owner = c;
 	l->heard = hear_caller;
@@ -364,7 +361,7 @@ EXPORT int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 
 	FAIL_IF_ORDERED(-1);
 	c->reply = (struct message){.magic = MESSAGE_MAGIC, .kind = MESSAGE_REP};
-	if (!q || set_param(c, &c->reply, param, host_get()->adapter.rep_private)) {
+	if (!q || set_param(c, &c->reply, param, cm_adapter(c)->p.rep_private)) {
 		errno = EINVAL;
 		return -1;
 	}
@@ -374,17 +371,17 @@ EXPORT int rdma_accept(struct rdma_cm_id *id, struct rdma_conn_param *param)
 		goto out;
 	set_retries(c, c->request.connect.rnr_retry_count);
 	set_tos(c);
-	q->must_listen = is_iwarp();
+	q->must_listen = cm_is_iwarp(c);
 	queue_pair_connect(q, &c->link->remote, true);
 	c->state = CM_ACCEPTED;
 	/* A peer that has gone meanwhile is reported by an event. */
 	link_send_queue(c->link, &c->reply, q);
-	if (is_iwarp()) {
+	if (cm_is_iwarp(c)) {
 		c->state = CM_CONNECTED;
 		cm_report(c, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
 	} else {
 		c->timer.fire = repeat_reply;
-		engine_set(&c->timer, (uint64_t)host_get()->adapter.cm_timeout * 1000000);
+		engine_set(&c->timer, (uint64_t)cm_adapter(c)->p.cm_timeout * 1000000);
 	}
 	rc = 0;
 out:
@@ -401,7 +398,7 @@ EXPORT int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 	FAIL_IF_ORDERED(-1);
 	engine_lock();
 	errno = c->state == CM_CONNECTED ? EISCONN : EINVAL;
-	if (event == IBV_EVENT_COMM_EST && !is_iwarp() && c->state == CM_ACCEPTED) {
+	if (event == IBV_EVENT_COMM_EST && !cm_is_iwarp(c) && c->state == CM_ACCEPTED) {
 		c->state = CM_CONNECTED;
 		engine_cancel(&c->timer);
 		cm_report(c, RDMA_CM_EVENT_ESTABLISHED, 0, NULL);
@@ -417,9 +414,9 @@ EXPORT int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len)
 	struct cm_id *c = cm_id_of(id);
 	int rc = -1;
 
-	if (set_private(&m.connect, data, len, host_get()->adapter.rej_private))
+	if (set_private(&m.connect, &cm_adapter(c)->p, data, len, cm_adapter(c)->p.rej_private))
 		return -1;
-	m.connect.status = reject_status();
+	m.connect.status = reject_status(c);
 	engine_lock();
 	errno = EINVAL;
 	if (c->state == CM_CALLED) {

@@ -32,11 +32,6 @@ static struct stale {
 	uint64_t until_ns;
 } stale[STALE];
 
-static bool is_iwarp(void)
-{
-	return host_get()->adapter.iwarp;
-}
-
 static struct cm_id *timer_id(struct engine_timer *t)
 {
 	return (struct cm_id *)((char *)t - offsetof(struct cm_id, timer));
@@ -56,7 +51,7 @@ void cm_report_end(struct cm_id *c, int status)
 	c->reported_end = true;
 	/* An iWARP adapter's queue pair ends with its connection; on InfiniBand receives stay
 	 * posted until rdma_disconnect(). */
-	if (is_iwarp() && c->id.qp)
+	if (cm_is_iwarp(c) && c->id.qp)
 		queue_pair_break(queue_pair_of(c->id.qp));
 	cm_report(c, RDMA_CM_EVENT_DISCONNECTED, status, NULL);
 }
@@ -102,7 +97,7 @@ static void enter_timewait(struct cm_id *c)
 static void send_end(struct cm_id *c)
 {
 	cm_send_plain(c, MESSAGE_DREQ);
-	engine_set(&c->timer, (uint64_t)host_get()->adapter.cm_timeout * 1000000);
+	engine_set(&c->timer, (uint64_t)cm_adapter(c)->p.cm_timeout * 1000000);
 }
 
 /* No DREP has come. */
@@ -110,7 +105,7 @@ static void repeat_end(struct engine_timer *t)
 {
 	struct cm_id *c = timer_id(t);
 
-	if (c->tries++ < host_get()->adapter.cm_retries) {
+	if (c->tries++ < cm_adapter(c)->p.cm_retries) {
 		send_end(c);
 		return;
 	}
@@ -120,7 +115,7 @@ static void repeat_end(struct engine_timer *t)
 
 static void begin_end(struct cm_id *c)
 {
-	if (is_iwarp()) {
+	if (cm_is_iwarp(c)) {
 		cm_send_plain(c, MESSAGE_DREQ);
 		cm_report_end(c, 0);
 		c->state = CM_ENDED;
@@ -211,12 +206,12 @@ static struct stale *find_stale(const struct message_connect *r)
 	return NULL;
 }
 
-bool cm_is_stale(const struct message_connect *request)
+bool cm_is_stale(const struct cm_id *listener, const struct message_connect *request)
 {
 	static unsigned next;
 	struct cm_id *zombie;
 
-	if (is_iwarp())
+	if (cm_is_iwarp(listener))
 		return false;
 	zombie = link_find_owner(is_peer, request);
 	if (zombie) {

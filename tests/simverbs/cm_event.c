@@ -28,7 +28,7 @@ EXPORT struct rdma_event_channel *rdma_create_event_channel(void)
 	int rc;
 
 	FAIL_IF_ORDERED(NULL);
-	if (!host_get() || plug_is_pulled()) {
+	if (!host_get() || plug_is_pulled(NULL)) {
 		errno = ENODEV;
 		return NULL;
 	}
@@ -166,6 +166,9 @@ void cm_report(struct cm_id *c, enum rdma_cm_event_type what, int status,
 	struct order_event o = order_event(response ? RDMA_CM_EVENT_ESTABLISHED : what, status);
 	struct cm_event *e = make_event(c, (enum rdma_cm_event_type)o.as, o.status, with);
 
+	/* addr_handler(): the address may be resolved again. */
+	if (what == RDMA_CM_EVENT_ADDR_RESOLVED && o.as == RDMA_CM_EVENT_ADDR_ERROR)
+		c->state = CM_BOUND;
 	e->response = response && o.as == RDMA_CM_EVENT_ESTABLISHED;
 	queue_ordered(e, c, &o);
 }
@@ -214,6 +217,9 @@ EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_
 				take_caller(cm_id_of(e->event.id));
 			if (e->response)
 				cm_establish(cm_id_of(e->event.id));
+			/* librdmacm/cma.c: ucma_modify_qp_err() */
+			if (e->event.event == RDMA_CM_EVENT_REJECTED && e->event.id->qp)
+				queue_pair_break(queue_pair_of(e->event.id->qp));
 		}
 		engine_unlock();
 	} while (!e);

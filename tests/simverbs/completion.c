@@ -196,7 +196,7 @@ static void free_completion(struct completion *q)
 EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 				    struct ibv_comp_channel *channel, int vector)
 {
-	const struct personality *p = &host_get()->adapter;
+	const struct personality *p = &adapter_of(context)->p;
 	struct completion *q;
 
 	FAIL_IF_ORDERED(NULL);
@@ -218,7 +218,7 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *
 	pthread_mutex_init(&q->lock, NULL);
 	if (p->queues_locked) {
 		q->locked = ((uint64_t)q->cq.cqe * CQE_BYTES + 4095) & ~(uint64_t)4095;
-		if (memory_lock(q->locked)) {
+		if (memory_lock(p, q->locked)) {
 			q->locked = 0;
 			goto failed;
 		}

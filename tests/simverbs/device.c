@@ -17,12 +17,12 @@
 #include "tally.h"
 #include "transfer.h"
 
-static struct ibv_device the_device;
+static struct ibv_device devices[HOST_ADAPTERS];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct context *contexts; /* under the lock */
-static struct ibv_context *shared;
-static struct ibv_pd *shared_pd;
+static struct ibv_context *shared[HOST_ADAPTERS];
+static struct ibv_pd *shared_pd[HOST_ADAPTERS];
 static _Atomic uint32_t last_pd;
 
 uint32_t device_round(uint32_t n)
@@ -36,33 +36,46 @@ uint32_t device_round(uint32_t n)
 
 /* ---- devices ---------------------------------------------------------------------------- */
 
-static void describe_device(void)
+static void describe_device(struct ibv_device *d, const struct host_adapter *a)
 {
-	const struct personality *p = &host_get()->adapter;
+	const struct personality *p = &a->p;
 
-	the_device.node_type = p->iwarp ? IBV_NODE_RNIC : IBV_NODE_CA;
-	the_device.transport_type = p->iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
-	snprintf(the_device.name, sizeof the_device.name, "%s", p->device);
-	snprintf(the_device.dev_name, sizeof the_device.dev_name, "uverbs0");
-	snprintf(the_device.dev_path, sizeof the_device.dev_path,
-		 "/sys/class/infiniband_verbs/uverbs0");
-	snprintf(the_device.ibdev_path, sizeof the_device.ibdev_path, "/sys/class/infiniband/%s",
-		 p->device);
+	d->node_type = p->iwarp ? IBV_NODE_RNIC : IBV_NODE_CA;
+	d->transport_type = p->iwarp ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
+	snprintf(d->name, sizeof d->name, "%s", p->device);
+	snprintf(d->dev_name, sizeof d->dev_name, "uverbs%u", a->index);
+	snprintf(d->dev_path, sizeof d->dev_path, "/sys/class/infiniband_verbs/uverbs%u", a->index);
+	snprintf(d->ibdev_path, sizeof d->ibdev_path, "/sys/class/infiniband/%s", p->device);
+}
+
+static void describe_devices(void)
+{
+	const struct host *h = host_get();
+
+	for (unsigned i = 0; i < h->adapter_count; i++)
+		describe_device(&devices[i], &h->adapters[i]);
+}
+
+static const struct host_adapter *adapter_of_device(const struct ibv_device *d)
+{
+	return &host_get()->adapters[d - devices];
 }
 
 EXPORT struct ibv_device **ibv_get_device_list(int *num)
 {
-	unsigned n = host_get() && !plug_is_pulled() ? 1 : 0;
-	struct ibv_device **list = calloc(n + 1, sizeof *list);
+	struct ibv_device **list = calloc(HOST_ADAPTERS + 1, sizeof *list);
+	const struct host *h = host_get();
+	int n = 0;
 
 	if (!list)
 		return NULL;
-	if (n) {
-		pthread_once(&once, describe_device);
-		list[0] = &the_device;
-	}
+	if (h)
+		pthread_once(&once, describe_devices);
+	for (unsigned i = 0; h && i < h->adapter_count; i++)
+		if (!plug_is_pulled(&h->adapters[i]))
+			list[n++] = &devices[i];
 	if (num)
-		*num = (int)n;
+		*num = n;
 	return list;
 }
 
@@ -91,25 +104,27 @@ static enum ibv_mtu encode_mtu(uint32_t bytes)
 static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
 		      size_t size)
 {
-	const struct personality *p = &host_get()->adapter;
+	const struct host_adapter *a = adapter_of(context);
+	const struct personality *p = &a->p;
+	bool ethernet = port <= HOST_PORTS && a->ethernet[port];
 	struct ibv_port_attr full = {
-		.state = plug_look_down() ? IBV_PORT_DOWN : IBV_PORT_ACTIVE,
+		.state = plug_look_down(a, port) ? IBV_PORT_DOWN : IBV_PORT_ACTIVE,
 		.max_mtu = encode_mtu(p->mtu),
 		.active_mtu = encode_mtu(p->mtu_active),
 		.gid_tbl_len = 256,
 		.max_msg_sz = p->max_msg_size > UINT32_MAX ? UINT32_MAX : (uint32_t)p->max_msg_size,
 		.pkey_tbl_len = 1,
-		.lid = p->ethernet ? 0 : 1,
+		.lid = ethernet ? 0 : 1,
 		.active_width = 2,
 		.active_speed = 32,
 		.phys_state = 5,
-		.link_layer = p->ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND,
+		.link_layer = ethernet ? IBV_LINK_LAYER_ETHERNET : IBV_LINK_LAYER_INFINIBAND,
 	};
 	int ordered = order_failure("ibv_query_port");
 
 	if (device_is_gone(context))
 		return EIO;
-	if (ordered || port != 1)
+	if (ordered || port < 1 || port > a->ports)
 		return ordered ? ordered : EINVAL;
 	memset(attr, 0, size);
 	memcpy(attr, &full, size < sizeof full ? size : sizeof full);
@@ -127,7 +142,7 @@ EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port,
 
 EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
 {
-	const struct personality *p = &host_get()->adapter;
+	const struct personality *p = &adapter_of(context)->p;
 	int ordered = order_failure("ibv_query_device");
 
 	if (ordered)
@@ -148,7 +163,7 @@ EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr 
 		.max_qp_rd_atom = 16,
 		.max_qp_init_rd_atom = 16,
 		.local_ca_ack_delay = 16,
-		.phys_port_cnt = 1,
+		.phys_port_cnt = (uint8_t)adapter_of(context)->ports,
 	};
 	snprintf(attr->fw_ver, sizeof attr->fw_ver, "simulated");
 	return 0;
@@ -160,8 +175,8 @@ static void forget_parent(void)
 {
 	pthread_mutex_init(&lock, NULL);
 	contexts = NULL;
-	shared = NULL;
-	shared_pd = NULL;
+	memset(shared, 0, sizeof shared);
+	memset(shared_pd, 0, sizeof shared_pd);
 }
 
 __attribute__((constructor)) static void prepare_forks(void)
@@ -171,23 +186,25 @@ __attribute__((constructor)) static void prepare_forks(void)
 
 EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 {
+	const struct host_adapter *a = adapter_of_device(device);
 	struct verbs_context *v;
 	struct context *c;
 
 	FAIL_IF_ORDERED(NULL);
 	errno = ENODEV;
-	if (plug_is_pulled())
+	if (plug_is_pulled(a))
 		return NULL;
 	c = calloc(1, sizeof *c);
 	if (!c)
 		return NULL;
+	c->adapter = a;
 	v = &c->verbs;
 	v->sz = sizeof *v;
 	v->query_port = query_port;
 	v->context.device = device;
 	v->context.cmd_fd = -1;
 	v->context.async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
-	v->context.num_comp_vectors = (int)host_get()->adapter.comp_vectors;
+	v->context.num_comp_vectors = (int)a->p.comp_vectors;
 	v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
 	v->context.ops.poll_cq = completion_poll;
 	v->context.ops.req_notify_cq = completion_arm;
@@ -211,7 +228,7 @@ EXPORT int ibv_close_device(struct ibv_context *context)
 	struct context *c = context_of(context), **at = &contexts;
 
 	pthread_mutex_lock(&lock);
-	if (context == shared)
+	if (context == shared[c->adapter->index])
 		misuse("ibv_close_device: the context is librdmacm's");
 	while (*at && *at != c)
 		at = &(*at)->next;
@@ -225,51 +242,51 @@ EXPORT int ibv_close_device(struct ibv_context *context)
 	return 0;
 }
 
-void device_report(enum ibv_event_type what)
+void device_report(const struct host_adapter *a, unsigned port, enum ibv_event_type what)
 {
 	pthread_mutex_lock(&lock);
 	for (struct context *c = contexts; c; c = c->next)
-		if (!atomic_load(&c->gone))
-			async_report(c, what);
+		if (c->adapter == a && !atomic_load(&c->gone))
+			async_report(c, port, what);
 	pthread_mutex_unlock(&lock);
 }
 
-void device_remove(void)
+void device_remove(const struct host_adapter *a)
 {
 	pthread_mutex_lock(&lock);
 	for (struct context *c = contexts; c; c = c->next) {
-		if (atomic_load(&c->gone))
+		if (c->adapter != a || atomic_load(&c->gone))
 			continue;
-		async_report(c, IBV_EVENT_DEVICE_FATAL);
+		async_report(c, 1, IBV_EVENT_DEVICE_FATAL);
 		atomic_store(&c->gone, true);
 		async_end(c);
 	}
-	shared = NULL;
-	shared_pd = NULL;
+	shared[a->index] = NULL;
+	shared_pd[a->index] = NULL;
 	pthread_mutex_unlock(&lock);
 	completion_end_channels();
 }
 
-struct ibv_context *device_context(void)
+struct ibv_context *device_context(const struct host_adapter *a)
 {
 	static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 	struct ibv_context *context;
-	struct ibv_device **list;
+	bool known;
 
+	pthread_once(&once, describe_devices);
 	pthread_mutex_lock(&opening);
 	pthread_mutex_lock(&lock);
-	context = shared;
+	context = shared[a->index];
 	pthread_mutex_unlock(&lock);
-	list = context ? NULL : ibv_get_device_list(NULL);
-	if (list && list[0])
-		context = ibv_open_device(list[0]);
-	if (list && context) {
+	known = context != NULL;
+	if (!known)
+		context = ibv_open_device(&devices[a->index]);
+	if (!known && context) {
 		tally_remove(TALLY_CONTEXTS); /* it is kept */
 		pthread_mutex_lock(&lock);
-		shared = context;
+		shared[a->index] = context;
 		pthread_mutex_unlock(&lock);
 	}
-	free(list);
 	pthread_mutex_unlock(&opening);
 	return context;
 }
@@ -329,16 +346,17 @@ EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 	return device_end_object(pd->context, p);
 }
 
-struct ibv_pd *device_pd(void)
+struct ibv_pd *device_pd(const struct host_adapter *a)
 {
-	struct ibv_context *context = device_context();
+	struct ibv_context *context = device_context(a);
+	struct ibv_pd **pd = &shared_pd[a->index];
 
 	pthread_mutex_lock(&lock);
-	if (!shared_pd && context) {
-		shared_pd = ibv_alloc_pd(context);
-		if (shared_pd)
+	if (!*pd && context) {
+		*pd = ibv_alloc_pd(context);
+		if (*pd)
 			tally_remove(TALLY_DOMAINS); /* it is kept */
 	}
 	pthread_mutex_unlock(&lock);
-	return shared_pd;
+	return *pd;
 }

@@ -2,7 +2,7 @@
 #ifndef SIMVERBS_DEVICE_H
 #define SIMVERBS_DEVICE_H
 
-/* The device of the host, its contexts, and protection domains. */
+/* The devices of the host, their contexts, and protection domains. */
 
 #include <infiniband/verbs.h>
 #include <stdatomic.h>
@@ -14,6 +14,7 @@ struct async;
 
 struct context {
 	_Atomic bool gone; /* its adapter was pulled out */
+	const struct host_adapter *adapter;
 	struct async *events; /* async.c */
 	struct context *next;
 	struct verbs_context verbs; /* the last one, as verbs.h wants it */
@@ -21,6 +22,10 @@ struct context {
 static inline struct context *context_of(struct ibv_context *c)
 {
 	return (struct context *)((char *)c - offsetof(struct context, verbs.context));
+}
+static inline const struct host_adapter *adapter_of(struct ibv_context *c)
+{
+	return context_of(c)->adapter;
 }
 static inline bool device_is_gone(struct ibv_context *c)
 {
@@ -52,15 +57,15 @@ static inline struct pd *pd_of(struct ibv_pd *pd)
 	return (struct pd *)pd;
 }
 
-/* An event for all contexts. */
-void device_report(enum ibv_event_type what);
-/* All contexts are gone. Engine's lock. */
-void device_remove(void);
+/* An event for all contexts of an adapter; the port counts for events of ports. */
+void device_report(const struct host_adapter *a, unsigned port, enum ibv_event_type what);
+/* All contexts of an adapter are gone. Engine's lock. */
+void device_remove(const struct host_adapter *a);
 
-/* The context that librdmacm opens once for all ids, and keeps. NULL with errno. */
-struct ibv_context *device_context(void);
-/* A protection domain for ids that were given none; kept. NULL with errno. */
-struct ibv_pd *device_pd(void);
+/* The context that librdmacm opens once for all ids of an adapter, and keeps. NULL with errno. */
+struct ibv_context *device_context(const struct host_adapter *a);
+/* A protection domain of that context for ids that were given none; kept. NULL with errno. */
+struct ibv_pd *device_pd(const struct host_adapter *a);
 /* The least power of two that is at least n. */
 uint32_t device_round(uint32_t n);
 

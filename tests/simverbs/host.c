@@ -23,23 +23,25 @@ static const struct field {
 	{                                                                                          \
 #name, kind, offsetof(struct personality, name)                                    \
 	}
-	FIELD(TEXT, device),        FIELD(TEXT, driver),         FIELD(FLAG, iwarp),
-	FIELD(FLAG, ethernet),      FIELD(NUMBER, max_qp_wr),    FIELD(NUMBER, max_sge),
-	FIELD(NUMBER, max_inline),  FIELD(NUMBER, max_cqe),      FIELD(NUMBER, max_mr),
-	FIELD(LARGE, max_mr_size),  FIELD(LARGE, max_msg_size),  FIELD(FLAG, round_wr),
-	FIELD(FLAG, round_cqe),     FIELD(NUMBER, inline_least), FIELD(FLAG, immediate),
-	FIELD(NUMBER, req_private), FIELD(NUMBER, rep_private),  FIELD(NUMBER, rej_private),
-	FIELD(FLAG, padded),        FIELD(NUMBER, reject_errno), FIELD(NUMBER, mtu),
-	FIELD(NUMBER, mtu_active),  FIELD(NUMBER, ack_timeout),  FIELD(NUMBER, cm_timeout),
-	FIELD(NUMBER, cm_retries),  FIELD(NUMBER, comp_vectors), FIELD(FLAG, memlock_always),
-	FIELD(FLAG, queues_locked), FIELD(NUMBER, vendor_id),    FIELD(NUMBER, unheard_errno),
+	FIELD(TEXT, device),          FIELD(TEXT, driver),          FIELD(FLAG, iwarp),
+	FIELD(FLAG, ethernet),        FIELD(NUMBER, max_qp_wr),     FIELD(NUMBER, max_sge),
+	FIELD(NUMBER, max_inline),    FIELD(NUMBER, max_cqe),       FIELD(NUMBER, max_mr),
+	FIELD(NUMBER, send_reserved), FIELD(NUMBER, recv_reserved), FIELD(LARGE, max_mr_size),
+	FIELD(LARGE, max_msg_size),   FIELD(FLAG, round_wr),        FIELD(FLAG, round_cqe),
+	FIELD(NUMBER, inline_least),  FIELD(FLAG, immediate),       FIELD(NUMBER, req_private),
+	FIELD(NUMBER, rep_private),   FIELD(NUMBER, rej_private),   FIELD(FLAG, padded),
+	FIELD(NUMBER, reject_errno),  FIELD(NUMBER, mtu),           FIELD(NUMBER, mtu_active),
+	FIELD(NUMBER, ack_timeout),   FIELD(NUMBER, cm_timeout),    FIELD(NUMBER, cm_retries),
+	FIELD(NUMBER, comp_vectors),  FIELD(FLAG, memlock_always),  FIELD(FLAG, queues_locked),
+	FIELD(NUMBER, vendor_id),     FIELD(NUMBER, unheard_errno),
 #undef FIELD
 };
-enum { FIELDS = sizeof fields / sizeof *fields };
+enum { FIELDS = sizeof fields / sizeof *fields, WORDS = 6 };
 
-static void set_field(const struct field *f, const char *value, const char *path)
+static void set_field(struct personality *p, const struct field *f, const char *value,
+		      const char *path)
 {
-	char *at = (char *)&the_host.adapter + f->at, *end;
+	char *at = (char *)p + f->at, *end;
 	unsigned long long n;
 
 	if (f->kind == TEXT) {
@@ -70,9 +72,57 @@ static bool read_address(const char *text, struct host_address *to)
 	return true;
 }
 
-static void set_line(const char *word, const char *value, const char *path)
+/* The number of an adapter of the host. */
+static struct host_adapter *read_adapter(const char *text, const char *path)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	if (*end || end == text || n >= the_host.adapter_count)
+		misuse("%s: no adapter %s", path, text);
+	return &the_host.adapters[n];
+}
+
+static unsigned read_port(const char *text, unsigned most, const char *path)
+{
+	char *end;
+	unsigned long n = strtoul(text, &end, 10);
+
+	if (*end || n < 1 || n > most)
+		misuse("%s: no port %s", path, text);
+	return (unsigned)n;
+}
+
+/* What follows an address. */
+static void place_address(struct host_address *to, char *const words[], int count, const char *path)
+{
+	struct host_adapter *a = count > 2 ? read_adapter(words[2], path) : the_host.adapters;
+
+	to->adapter = a;
+	to->port = count > 3 ? read_port(words[3], a->ports, path) : 1;
+	to->only_v1 = count > 4 && strcmp(words[4], "v1") == 0;
+	if (count == 3 || (count > 4 && !to->only_v1))
+		misuse("%s: where is the address %s?", path, words[1]);
+}
+
+static void add_port(char *const words[], int count, const char *path)
+{
+	struct host_adapter *a;
+	unsigned port;
+
+	if (count != 4)
+		misuse("%s: a port needs three words", path);
+	a = read_adapter(words[1], path);
+	port = read_port(words[2], HOST_PORTS, path);
+	a->ethernet[port] = strcmp(words[3], "ethernet") == 0;
+	if (port > a->ports)
+		a->ports = port;
+}
+
+static void set_line(char *const words[], int count, const char *path)
 {
 	static const char *const kinds[] = {"address", "silent", "unlinked"};
+	const char *word = words[0], *value = words[1];
 	static const struct {
 		const char *word;
 		uint32_t *to;
@@ -80,6 +130,10 @@ static void set_line(const char *word, const char *value, const char *path)
 		     {"latency", &the_host.latency_us},
 		     {"loss", &the_host.loss}};
 
+	if (strcmp(word, "port") == 0) {
+		add_port(words, count, path);
+		return;
+	}
 	if (strcmp(word, "fabric") == 0) {
 		snprintf(the_host.fabric, sizeof the_host.fabric, "%s", value);
 		return;
@@ -97,62 +151,93 @@ static void set_line(const char *word, const char *value, const char *path)
 		if (the_host.count == HOST_ADDRESSES || !read_address(value, to))
 			misuse("%s: can't use the address %s", path, value);
 		to->kind = i;
+		place_address(to, words, count, path);
 		the_host.count++;
 		return;
 	}
 	misuse("%s: unknown word %s", path, word);
 }
 
-static void set_number(const char *word, const char *value, const char *path, bool *seen)
+static void set_number(struct personality *p, const char *word, const char *value, const char *path,
+		       bool *seen)
 {
 	for (unsigned i = 0; i < FIELDS; i++)
 		if (strcmp(word, fields[i].name) == 0) {
-			set_field(&fields[i], value, path);
+			set_field(p, &fields[i], value, path);
 			seen[i] = true;
 			return;
 		}
 	misuse("%s: unknown word %s", path, word);
 }
 
-/* Lines "WORD VALUE", comments from #. seen NULL: the file is the host's. */
-static void read_lines(const char *name, bool *seen)
+/* Separates a line into words, up to a comment. */
+static int split_line(char *line, char *words[WORDS])
 {
-	char path[HOST_PATH + 32], line[512], word[64], value[HOST_NAME];
+	char *at;
+	int n = 0;
+
+	line[strcspn(line, "#\n")] = '\0';
+	for (char *w = strtok_r(line, " \t", &at); w && n < WORDS; w = strtok_r(NULL, " \t", &at))
+		words[n++] = w;
+	return n;
+}
+
+/* Lines of words, comments from #. p NULL: the file is the host's. Returns false if there is no
+ * such file. */
+static bool read_lines(const char *name, struct personality *p, bool *seen)
+{
+	char path[HOST_PATH + 32], line[512], *words[WORDS];
 	FILE *f;
 
 	snprintf(path, sizeof path, "%s/%s", the_host.top, name);
 	f = fopen(path, "re");
+	if (!f && errno == ENOENT)
+		return false;
 	if (!f)
 		misuse("open %s: %s", path, strerror(errno));
 	while (fgets(line, sizeof line, f)) {
-		int n;
+		int n = split_line(line, words);
 
-		line[strcspn(line, "#\n")] = '\0';
-		n = sscanf(line, "%63s %63s", word, value);
 		/* What make_host.py makes files of. */
-		if (n <= 0 || strncmp(word, "sys.", 4) == 0)
+		if (n == 0 || strncmp(words[0], "sys.", 4) == 0)
 			continue;
-		if (n != 2)
-			misuse("%s: no value for %s", path, word);
-		if (seen)
-			set_number(word, value, path, seen);
+		if (n == 1)
+			misuse("%s: no value for %s", path, words[0]);
+		if (p)
+			set_number(p, words[0], words[1], path, seen);
 		else
-			set_line(word, value, path);
+			set_line(words, n, path);
 	}
 	fclose(f);
+	return true;
+}
+
+static bool read_personality(const char *name)
+{
+	struct host_adapter *a = &the_host.adapters[the_host.adapter_count];
+	bool seen[FIELDS] = {false};
+
+	if (!read_lines(name, &a->p, seen))
+		return false;
+	for (unsigned i = 0; i < FIELDS; i++)
+		if (!seen[i])
+			misuse("%s/%s: %s is missing", the_host.top, name, fields[i].name);
+	a->index = the_host.adapter_count++;
+	a->ports = 1;
+	a->ethernet[1] = a->p.ethernet;
+	return true;
 }
 
 static void read_host(void)
 {
-	bool seen[FIELDS] = {false};
+	char name[32] = "personality";
 
 	snprintf(the_host.top, sizeof the_host.top, "%s", host_top());
-	read_lines("personality", seen);
-	read_lines("host", NULL);
-	for (unsigned i = 0; i < FIELDS; i++)
-		if (!seen[i])
-			misuse("%s/personality: %s is missing", the_host.top, fields[i].name);
-	if (!the_host.fabric[0])
+	while (the_host.adapter_count < HOST_ADAPTERS && read_personality(name))
+		snprintf(name, sizeof name, "personality.%u", the_host.adapter_count);
+	if (!the_host.adapter_count)
+		misuse("%s/personality is missing", the_host.top);
+	if (!read_lines("host", NULL, NULL) || !the_host.fabric[0])
 		misuse("%s/host: fabric is missing", the_host.top);
 }
 
@@ -190,5 +275,15 @@ const struct host_address *host_find(const struct sockaddr *sa)
 	for (unsigned i = 0; h && i < h->count; i++)
 		if (is_same_ip(&h->addresses[i], sa))
 			return &h->addresses[i];
+	return NULL;
+}
+
+const struct host_adapter *host_find_adapter(const char *device)
+{
+	const struct host *h = host_get();
+
+	for (unsigned i = 0; h && i < h->adapter_count; i++)
+		if (strcmp(h->adapters[i].p.device, device) == 0)
+			return &h->adapters[i];
 	return NULL;
 }

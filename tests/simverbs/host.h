@@ -5,10 +5,18 @@
 /*
  * The simulated host: SIMVERBS names a directory that ./make_host.py made.
  *
- *   personality   the adapter, a file of ./personalities
- *   host          lines "fabric NAME", "address IP" (the adapter has it), "silent IP" (a neighbour
- *                 that never answers), "unlinked IP" (a neighbour whose address does not resolve),
- *                 "bandwidth MBITS", "latency US" and "loss N" (delay.h)
+ *   personality   the first adapter, a file of ./personalities
+ *   personality.1 the second one, and so on
+ *   host          lines of words:
+ *                   fabric NAME
+ *                   port ADAPTER PORT LAYER    LAYER: ethernet or infiniband. Port 1 of an adapter
+ *                                              is there without such a line
+ *                   address IP [ADAPTER PORT [v1]]     the port has this address; v1: it has only a
+ *                                              GID of RoCE v1 for it. Adapters count from 0, ports
+ *                                              from 1; without them, it is the first port
+ *                   silent IP                  a neighbour that never answers
+ *                   unlinked IP                a neighbour whose address does not resolve
+ *                   bandwidth MBITS, latency US, loss N    delay.h
  *   sys, dev      take the place of /sys/class/infiniband* and /dev/infiniband
  *
  * Without SIMVERBS there is no adapter.
@@ -19,7 +27,13 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-enum { HOST_ADDRESSES = 16, HOST_NAME = 64, HOST_PATH = 512 };
+enum {
+	HOST_ADDRESSES = 32,
+	HOST_ADAPTERS = 4,
+	HOST_PORTS = 2, /* of an adapter */
+	HOST_NAME = 64,
+	HOST_PATH = 512,
+};
 
 /* Numbers of one adapter. Each has its source in the file of ./personalities. */
 struct personality {
@@ -30,8 +44,10 @@ struct personality {
 	bool ethernet;
 	uint32_t max_qp_wr, max_sge, max_inline, max_cqe, max_mr;
 	uint64_t max_mr_size, max_msg_size;
-	/* Sizes that the adapter rounds up to a power of two. */
+	/* Sizes that the adapter rounds up to a power of two; the entries of it that it keeps for
+	 * itself. */
 	bool round_wr, round_cqe;
+	uint32_t send_reserved, recv_reserved;
 	uint32_t inline_least; /* granted when less is requested; 0: what is requested */
 	bool immediate; /* has WRITE WITH IMMEDIATE */
 	/* Private data: the most that a caller may pass. With padded, the other end always gets
@@ -52,6 +68,13 @@ struct personality {
 	bool queues_locked;
 };
 
+struct host_adapter {
+	struct personality p;
+	unsigned index; /* in host.adapters */
+	unsigned ports;
+	bool ethernet[HOST_PORTS + 1]; /* by port */
+};
+
 struct host_address {
 	union {
 		struct sockaddr sa;
@@ -59,13 +82,17 @@ struct host_address {
 		struct sockaddr_in6 in6;
 	} at;
 	enum { ADDRESS_OWN, ADDRESS_SILENT, ADDRESS_UNLINKED } kind;
+	const struct host_adapter *adapter; /* ADDRESS_OWN: whose port has it */
+	unsigned port;
+	bool only_v1; /* no GID of the type that connections use */
 };
 
 struct host {
 	char top[HOST_PATH];
 	char fabric[HOST_NAME];
 	uint32_t bandwidth_mbits, latency_us, loss; /* delay.h */
-	struct personality adapter;
+	struct host_adapter adapters[HOST_ADAPTERS];
+	unsigned adapter_count;
 	struct host_address addresses[HOST_ADDRESSES];
 	unsigned count;
 };
@@ -76,5 +103,7 @@ const struct host *host_get(void);
 const char *host_top(void);
 /* The entry with this IP, whatever its port; NULL: none. */
 const struct host_address *host_find(const struct sockaddr *sa);
+/* NULL: there is none with this name. */
+const struct host_adapter *host_find_adapter(const char *device);
 
 #endif

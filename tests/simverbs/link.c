@@ -102,7 +102,7 @@ static void read_link(struct engine_watch *w)
 	struct message m;
 	unsigned count;
 
-	if (plug_is_down()) {
+	if (plug_is_down(l->adapter, l->port)) {
 		/* It comes when the port is up again, as if it had been repeated. */
 		engine_unwatch(w);
 		l->paused = true;
@@ -124,10 +124,10 @@ static void read_link(struct engine_watch *w)
 		l->ended(l);
 }
 
-void link_resume(void)
+void link_resume(const struct host_adapter *a, unsigned port)
 {
 	for (struct link *l = links; l; l = l->next)
-		if (l->paused) {
+		if (l->paused && l->adapter == a && l->port == port) {
 			l->paused = false;
 			engine_watch(&l->watch);
 		}
@@ -145,7 +145,7 @@ static void check_queues(void)
 	}
 }
 
-static struct link *new_link(int fd)
+static struct link *new_link(int fd, const struct host_adapter *a, unsigned port)
 {
 	struct link *l = calloc(1, sizeof *l);
 
@@ -155,6 +155,8 @@ static struct link *new_link(int fd)
 	}
 	l->watch.fd = fd;
 	l->watch.ready = read_link;
+	l->adapter = a;
+	l->port = port;
 	remote_init(&l->remote);
 	l->next = links;
 	links = l;
@@ -167,7 +169,8 @@ int link_start(struct link *l)
 	return engine_watch(&l->watch);
 }
 
-int link_dial(const char *name, struct link **out)
+int link_dial(const char *name, const struct host_adapter *adapter, unsigned port,
+	      struct link **out)
 {
 	struct sockaddr_un a;
 	socklen_t n = name_address(&a, name);
@@ -181,17 +184,17 @@ int link_dial(const char *name, struct link **out)
 		errno = err;
 		return -1;
 	}
-	*out = new_link(fd);
+	*out = new_link(fd, adapter, port);
 	return *out ? 0 : -1;
 }
 
-int link_accept(int fd, struct link **out)
+int link_accept(int fd, const struct host_adapter *a, unsigned port, struct link **out)
 {
 	int got = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 	if (got < 0)
 		return -1;
-	*out = new_link(got);
+	*out = new_link(got, a, port);
 	return *out ? 0 : -1;
 }
 
@@ -215,7 +218,8 @@ void link_close(struct link *l)
 	engine_unwatch(&l->watch);
 	/* The peer would not hear of it over a silent path, nor if the last message was lost. The
 	 * end of TCP is repeated. */
-	if (!order_is_silent() && !l->unheard && (host_get()->adapter.iwarp || !plug_is_down()))
+	if (!order_is_silent() && !l->unheard &&
+	    (l->adapter->p.iwarp || !plug_is_down(l->adapter, l->port)))
 		close(l->watch.fd);
 	remote_clear(&l->remote);
 	pthread_mutex_destroy(&l->remote.lock);
@@ -244,7 +248,7 @@ void link_close_owned(const void *owner)
 /* ---- sending ---------------------------------------------------------------------------- */
 
 /* Returns true for a message of the connection manager that does not arrive. */
-static bool is_lost(const struct message *m)
+static bool is_lost(const struct link *l, const struct message *m)
 {
 	static const char *const kinds[] = {
 		[MESSAGE_REQ] = "REQ", [MESSAGE_REP] = "REP",   [MESSAGE_RTU] = "RTU",
@@ -254,7 +258,7 @@ static bool is_lost(const struct message *m)
 	bool ours = m->kind == MESSAGE_REGION || m->kind == MESSAGE_REGION_GONE;
 
 	/* TCP repeats what is lost. */
-	if (plug_is_down() && !ours && !host_get()->adapter.iwarp)
+	if (plug_is_down(l->adapter, l->port) && !ours && !l->adapter->p.iwarp)
 		return true;
 	return order_is_silent() || (m->kind < sizeof kinds / sizeof *kinds && kinds[m->kind] &&
 				     order_loss(kinds[m->kind]));
@@ -262,7 +266,7 @@ static bool is_lost(const struct message *m)
 
 int link_send(struct link *l, const struct message *m)
 {
-	bool lost = is_lost(m);
+	bool lost = is_lost(l, m);
 
 	/* The peer believes that it is connected, for as long as it hears nothing else. */
 	if (m->kind == MESSAGE_DREQ)
@@ -299,7 +303,7 @@ int link_send_queue(struct link *l, const struct message *m, struct queue_pair *
 	if (!region_table(&table))
 		return -1;
 	l->q = q;
-	if (is_lost(m))
+	if (is_lost(l, m))
 		return 0;
 	fds[FD_QUEUE] = q->area_fd;
 	fds[FD_COMPLETIONS] = c->area_fd;

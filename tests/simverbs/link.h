@@ -25,6 +25,8 @@ struct link {
 	/* iWARP: our queue pair is broken, and so is the connection. */
 	void (*broken)(struct link *l);
 	void *owner;
+	const struct host_adapter *adapter; /* the end here */
+	unsigned port;
 	bool unheard; /* the last DREQ was lost */
 	bool paused; /* the port is down, and something is to be read */
 	struct link *next;
@@ -32,16 +34,16 @@ struct link {
 
 /* A bound socket; errno EADDRINUSE if another has the name. */
 int link_bind(const char *name);
-/* Connects; the link is watched from then on. ECONNREFUSED: nobody listens by that name. EAGAIN:
- * the listener is too busy. */
-int link_dial(const char *name, struct link **out);
-/* Takes the next connection of a listening socket; EAGAIN: none. */
-int link_accept(int fd, struct link **out);
+/* Connects from a port; the link is watched from then on. ECONNREFUSED: nobody listens by that
+ * name. EAGAIN: the listener is too busy. */
+int link_dial(const char *name, const struct host_adapter *a, unsigned port, struct link **out);
+/* Takes the next connection of a port's listening socket; EAGAIN: none. */
+int link_accept(int fd, const struct host_adapter *a, unsigned port, struct link **out);
 /* Starts to call heard and ended. Returns 0, or -1 with errno. */
 int link_start(struct link *l);
 void link_close(struct link *l);
 /* The port is up again. */
-void link_resume(void);
+void link_resume(const struct host_adapter *a, unsigned port);
 /* The owner for which this is true; NULL: none. */
 void *link_find_owner(bool (*fits)(const void *owner, const void *arg), const void *arg);
 /* Closes all links of an owner. */

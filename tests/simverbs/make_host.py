@@ -5,7 +5,8 @@
     make_host.py PERSONALITY DIRECTORY [--netdev NAME] [--fabric NAME] [--address IP]... [--silent IP]... [--unlinked IP]...
         [--bandwidth MBITS] [--latency US] [--loss N]
 
-The addresses are those of the adapter, by default 127.0.0.1 and ::1 of the device lo."""
+The addresses are those of the adapter, by default 127.0.0.1 and ::1 of the device lo. Hosts with several adapters or ports
+are made in Python: make_host(adapters=[(PERSONALITY, [Port(...), ...]), ...])."""
 
 import argparse
 import ipaddress
@@ -14,7 +15,6 @@ import secrets
 import shutil
 
 HERE = pathlib.Path(__file__).resolve().parent
-PCI = "devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0"
 
 
 def read_words(path):
@@ -36,78 +36,138 @@ def link(path, target):
     path.symlink_to(target)
 
 
-def gid(address):
-    ip = ipaddress.ip_address(address)
-    raw = ip.packed if ip.version == 6 else b"\0" * 10 + b"\xff\xff" + ip.packed
+def gid(raw):
     return ":".join(raw[i:i + 2].hex() for i in range(0, 16, 2))
 
 
-def make_port(port, words, addresses, netdev):
-    ethernet = words["ethernet"] == "1"
-    write(port / "state", "4: ACTIVE")
-    write(port / "phys_state", "5: LinkUp")
-    write(port / "rate", words["sys.rate"])
-    write(port / "link_layer", "Ethernet" if ethernet else "InfiniBand")
-    types = ["IB/RoCE v1", "RoCE v2"] if ethernet and words["iwarp"] == "0" else ["IB/RoCE v1"]
-    index = 0
-    for address in addresses:
-        for kind in types:
-            write(port / "gids" / str(index), gid(address))
-            write(port / "gid_attrs/types" / str(index), kind)
-            if ethernet:
-                write(port / "gid_attrs/ndevs" / str(index), netdev)
-            index += 1
+def gid_of_address(address):
+    ip = ipaddress.ip_address(address)
+    return gid(ip.packed if ip.version == 6 else b"\0" * 10 + b"\xff\xff" + ip.packed)
 
 
-def make_sys(top, words, addresses, netdev):
+def gid_of_guid(guid):
+    """Link-local, as GID 0 of each port has it."""
+    return "fe80:0000:0000:0000:" + guid
+
+
+class Port:
+    """A port of an adapter.
+
+    addresses: those of its network device. vlans: network devices of VLANs on it, with their addresses. only_v1:
+    addresses that have a GID of RoCE v1 only. layer: of the link, the adapter's own by default."""
+
+    def __init__(self, addresses=("127.0.0.1", "::1"), netdev="lo", vlans=None, only_v1=(), layer=None):
+        self.addresses, self.netdev, self.vlans, self.only_v1, self.layer = list(addresses), netdev, vlans or {}, only_v1, layer
+
+    def all_addresses(self):
+        return self.addresses + [a for those in self.vlans.values() for a in those]
+
+    def has_ethernet(self, words):
+        return self.layer == "ethernet" if self.layer else words["ethernet"] == "1"
+
+    def gids(self, words, guid):
+        """Rows of the table: GID, type, network device. InfiniBand and iWARP have one, RoCE two for each address."""
+        if words["iwarp"] == "1" or not self.has_ethernet(words):
+            return [(gid_of_guid(guid), "IB/RoCE v1", self.netdev if self.has_ethernet(words) else None)]
+        rows = [(gid_of_guid(guid), self.netdev, False)]
+        for netdev, those in ((self.netdev, self.addresses), *self.vlans.items()):
+            rows += [(gid_of_address(a), netdev, a in self.only_v1) for a in those]
+        return [(raw, kind, netdev) for raw, netdev, old in rows for kind in ("IB/RoCE v1", "RoCE v2")[:1 if old else 2]]
+
+
+def make_port(top, device, number, port, words, guid):
+    where = device / "ports" / str(number)
+    write(where / "state", "4: ACTIVE")
+    write(where / "phys_state", "5: LinkUp")
+    write(where / "rate", words["sys.rate"])
+    write(where / "link_layer", "Ethernet" if port.has_ethernet(words) else "InfiniBand")
+    for index, (raw, kind, netdev) in enumerate(port.gids(words, guid)):
+        write(where / "gids" / str(index), raw)
+        write(where / "gid_attrs/types" / str(index), kind)
+        if netdev:
+            write(where / "gid_attrs/ndevs" / str(index), netdev)
+    for vlan in port.vlans:
+        (top / "class/net" / vlan / ("lower_" + port.netdev)).mkdir(parents=True)
+
+
+def make_adapter(top, index, words, ports):
+    """An adapter is a PCI function, below a bridge of its own."""
     name = words["device"]
-    pci = top / PCI
+    where = "devices/pci0000:3a/0000:3a:%02x.0/0000:%02x:00.0" % (index, 0x3b + index)
+    pci = top / where
     device = pci / "infiniband" / name
+    guid = "5254:0012:3456:789%x" % (10 + index)
     write(device / "node_type", "4: RNIC" if words["iwarp"] == "1" else "1: CA")
-    write(device / "node_guid", "5254:0012:3456:789a")
+    write(device / "node_guid", guid)
     for word in "hca_type", "fw_ver", "board_id":
         if "sys." + word in words:
             write(device / word, words["sys." + word])
-    link(device / "device", "../../../0000:3b:00.0")
-    make_port(device / "ports/1", words, addresses, netdev)
+    link(device / "device", "../../../" + pci.name)
+    for number, port in enumerate(ports, 1):
+        make_port(top, device, number, port, words, guid)
+        (pci / "net" / port.netdev).mkdir(parents=True, exist_ok=True)
+        if len(ports) > 1:
+            write(top / "class/net" / port.netdev / "dev_port", str(number - 1))
     write(pci / "numa_node", "-1")
-    for where in pci, pci.parent:
+    for side in pci, pci.parent:
         for which in "current", "max":
-            write(where / (which + "_link_speed"), words["sys.pcie_speed"])
-            write(where / (which + "_link_width"), words["sys.pcie_width"])
-    driver = top / "bus/pci/drivers" / words["driver"]
-    driver.mkdir(parents=True)
+            write(side / (which + "_link_speed"), words["sys.pcie_speed"])
+            write(side / (which + "_link_width"), words["sys.pcie_width"])
+    (top / "bus/pci/drivers" / words["driver"]).mkdir(parents=True, exist_ok=True)
     link(pci / "driver", "../../../../bus/pci/drivers/" + words["driver"])
-    write(pci / "infiniband_verbs/uverbs0/ibdev", name)
-    link(top / "class/infiniband" / name, "../../%s/infiniband/%s" % (PCI, name))
-    write(top / "class/misc/rdma_cm/dev", "10:58")
-    link(top / "class/infiniband_verbs/uverbs0", "../../%s/infiniband_verbs/uverbs0" % PCI)
+    write(pci / ("infiniband_verbs/uverbs%d" % index) / "ibdev", name)
+    link(top / "class/infiniband" / name, "../../%s/infiniband/%s" % (where, name))
+    link(top / ("class/infiniband_verbs/uverbs%d" % index), "../../%s/infiniband_verbs/uverbs%d" % (where, index))
 
 
-def make_host(personality, directory, addresses=("127.0.0.1", "::1"), netdev="lo", fabric=None, silent=(), unlinked=(), link_words=(), limits=None):
-    source = HERE / "personalities" / personality
+def name_adapter(words, index, taken):
+    """mlx5_0 becomes mlx5_1, if there is one."""
+    name = words["device"]
+    while name in taken:
+        name = name.rstrip("0123456789") + str(index) if name[-1].isdigit() else name + str(index)
+        index += 1
+    words["device"] = name
+    taken.add(name)
+
+
+def describe_ports(index, words, ports):
+    lines = []
+    for number, port in enumerate(ports, 1):
+        lines.append("port %d %d %s" % (index, number, "ethernet" if port.has_ethernet(words) else "infiniband"))
+        lines += ["address %s %d %d%s" % (a, index, number, " v1" if a in port.only_v1 else "") for a in port.all_addresses()]
+    return lines
+
+
+def make_host(personality, directory, addresses=("127.0.0.1", "::1"), netdev="lo", fabric=None, silent=(), unlinked=(), link_words=(), limits=None,
+              adapters=None):
+    """adapters: the personality and the ports of each adapter; by default one with one port, of `personality'. limits:
+    words of all personalities that are to be other than they are."""
     top = pathlib.Path(directory)
     shutil.rmtree(top, ignore_errors=True)
     top.mkdir(parents=True)
     top.chmod(0o755)
-    lines = source.read_text().splitlines()
-    for word, value in (limits or {}).items():
-        lines = [line for line in lines if line.split(None, 1)[:1] != [word]] + ["%s %s" % (word, value)]
-    write(top / "personality", "\n".join(lines))
     lines = ["fabric " + (fabric or secrets.token_hex(8))]
-    lines += ["address " + a for a in addresses] + ["silent " + a for a in silent] + ["unlinked " + a for a in unlinked]
+    taken = set()
+    for index, (which, ports) in enumerate(adapters or [(personality, [Port(addresses, netdev)])]):
+        words = {**read_words(HERE / "personalities" / which), **{word: str(value) for word, value in (limits or {}).items()}}
+        name_adapter(words, index, taken)
+        write(top / ("personality.%d" % index if index else "personality"), "\n".join("%s %s" % word for word in words.items()))
+        lines += describe_ports(index, words, ports)
+        make_adapter(top / "sys", index, words, ports)
+        write(top / ("dev/infiniband/uverbs%d" % index), "")
+    lines += ["silent " + a for a in silent] + ["unlinked " + a for a in unlinked]
     lines += list(link_words)
     write(top / "host", "\n".join(lines))
-    make_sys(top / "sys", read_words(source), addresses, netdev)
-    # What plug.h shows while the adapter is not there, or its port is down.
+    write(top / "sys/class/misc/rdma_cm/dev", "10:58")
+    write(top / "dev/infiniband/rdma_cm", "")
+    # What plug.h shows while an adapter is not there, or its port is down.
     for name in "infiniband", "infiniband_verbs":
         (top / "pulled-out/sys/class" / name).mkdir(parents=True)
     (top / "pulled-out/dev/infiniband").mkdir(parents=True)
     write(top / "idle/state", "1: DOWN")
     write(top / "idle/phys_state", "3: Disabled")
-    for name in "rdma_cm", "uverbs0":
-        write(top / "dev/infiniband" / name, "")
-        (top / "dev/infiniband" / name).chmod(0o666)
+    for name in (top / "dev/infiniband").iterdir():
+        name.chmod(0o666)
 
 
 def main():

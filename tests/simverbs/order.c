@@ -56,8 +56,9 @@ static void set_word(struct rule *r, const char *word)
 
 static void read_rule(char *text)
 {
-	static const char *const kinds[] = {"fail",  "delay", "status", "event", "lose",   "silent",
-					    "stale", "reuse", "async",  "relax", "regions"};
+	static const char *const kinds[] = {"fail",  "delay", "status", "receive",
+					    "event", "lose",  "silent", "stale",
+					    "reuse", "async", "relax",  "regions"};
 	struct rule *r = &rules[count];
 	char *words = strchr(text, ':'), *at;
 	bool known = false;
@@ -145,6 +146,13 @@ bool order_told(void)
 int order_status(void)
 {
 	const struct rule *r = find_rule("status", NULL);
+
+	return r ? r->is : 0;
+}
+
+int order_receive_status(void)
+{
+	const struct rule *r = find_rule("receive", NULL);
 
 	return r ? r->is : 0;
 }

@@ -13,6 +13,8 @@
  *   delay:NAME,n=N,late=MS   the N-th call of an exported function takes so long (n=0: each)
  *   status:n=N,is=S          the N-th send of the process completes with status S, and its queue
  *                            pair breaks
+ *   receive:n=N,is=S         the N-th receive of the process that something arrives in completes
+ *                            with status S, and its queue pair breaks
  *   event:NAME,n=N,as=A,status=S    the N-th event NAME (ESTABLISHED) becomes event A (numbers of
  *                            enum rdma_cm_event_type)
  *                            late=MS: it comes that much later; twice=1: it comes two times;
@@ -40,6 +42,8 @@ bool order_relaxed(void);
 bool order_told(void);
 /* The status of this send; 0: none is ordered. */
 int order_status(void);
+/* The same of a receive that is polled. */
+int order_receive_status(void);
 /* What is ordered of an event. */
 struct order_event {
 	int as, status; /* what it becomes; the same without a rule */

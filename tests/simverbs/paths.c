@@ -2,8 +2,9 @@
 
 /*
  * The host's /sys and /dev as far as they are about RDMA: calls that name /sys/class/infiniband,
- * infiniband_verbs or misc/rdma_cm, or /dev/infiniband go to the simulated host's directory. The
- * programs are linked with libibverbs, so these functions come before the C library's.
+ * infiniband_verbs or misc/rdma_cm, or /dev/infiniband go to the simulated host's directory, and
+ * those below /sys/class/net if it has the file. The programs are linked with libibverbs, so these
+ * functions come before the C library's.
  *
  * Programs with 64-bit offsets call the names with 64; on the machines that this runs on both are
  * the same function.
@@ -52,31 +53,63 @@ static bool is_below(const char *path, const char *top)
 	return strncmp(path, top, n) == 0 && (path[n] == '\0' || path[n] == '/');
 }
 
-static bool is_port_state(const char *path)
+/* The adapter below whose directory a path is; NULL: none. */
+static const struct host_adapter *find_adapter(const char *path)
 {
-	const char *name = strrchr(path, '/');
+	static const char devices[] = "/sys/class/infiniband/";
+	char name[HOST_NAME];
+	unsigned uverbs;
 
-	return strstr(path, "/ports/") && (!strcmp(name, "/state") || !strcmp(name, "/phys_state"));
+	if (strncmp(path, devices, sizeof devices - 1) == 0) {
+		snprintf(name, sizeof name, "%.*s", (int)strcspn(path + sizeof devices - 1, "/"),
+			 path + sizeof devices - 1);
+		return host_find_adapter(name);
+	}
+	if (sscanf(path, "/sys/class/infiniband_verbs/uverbs%u", &uverbs) == 1 && host_get() &&
+	    uverbs < host_get()->adapter_count)
+		return &host_get()->adapters[uverbs];
+	return NULL;
+}
+
+static bool is_idle_state(const struct host_adapter *a, const char *path)
+{
+	const char *ports = strstr(path, "/ports/"), *name = strrchr(path, '/');
+
+	return a && ports && (!strcmp(name, "/state") || !strcmp(name, "/phys_state")) &&
+	       plug_look_down(a, (unsigned)strtoul(ports + 7, NULL, 10));
+}
+
+/* Network devices are real, but for what the host's directory has of them. */
+static const char *redirect_net(const char *top, const char *path, char room[PATH_MAX])
+{
+	struct stat st;
+
+	snprintf(room, PATH_MAX, "%s%s", top, path);
+	return strcmp(path, "/sys/class/net") != 0 && lstat(room, &st) == 0 ? room : path;
 }
 
 /* The path to use instead: in room, or the same. */
 static const char *redirect(const char *path, char room[PATH_MAX])
 {
+	const struct host_adapter *a;
 	const char *top;
 
 	if (!path || (strncmp(path, "/sys/", 5) && strncmp(path, "/dev/", 5)))
 		return path;
+	top = host_top();
+	if (top && is_below(path, "/sys/class/net"))
+		return redirect_net(top, path, room);
 	if (!is_below(path, "/sys/class/infiniband") &&
 	    !is_below(path, "/sys/class/infiniband_verbs") &&
 	    !is_below(path, "/sys/class/misc/rdma_cm") && !is_below(path, "/dev/infiniband"))
 		return path;
-	top = host_top();
 	if (!top)
 		return path;
-	/* make_host.py: the same host without its adapter, and what an idle port's files hold. */
-	if (plug_is_pulled() && !is_below(path, "/dev/infiniband/rdma_cm"))
+	a = find_adapter(path);
+	/* make_host.py: the same host without its adapters, and what an idle port's files hold. */
+	if (plug_is_pulled(a) && !is_below(path, "/dev/infiniband/rdma_cm"))
 		snprintf(room, PATH_MAX, "%s/pulled-out%s", top, path);
-	else if (is_port_state(path) && plug_look_down())
+	else if (is_idle_state(a, path))
 		snprintf(room, PATH_MAX, "%s/idle%s", top, strrchr(path, '/'));
 	else
 		snprintf(room, PATH_MAX, "%s%s", top, path);

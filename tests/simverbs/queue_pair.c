@@ -12,6 +12,7 @@
 #include "order.h"
 #include "plug.h"
 #include "region.h"
+#include "touch.h"
 #include "transfer.h"
 
 enum { WQE_SEND_BYTES = 64, WQE_RECV_BYTES = 16, FIRST_NUMBER = 0x100 };
@@ -48,8 +49,10 @@ static bool is_possible(const struct ibv_qp_init_attr *a, const struct personali
 static void grant_cap(struct ibv_qp_cap *cap, const struct personality *p)
 {
 	if (p->round_wr) {
-		cap->max_send_wr = device_round(cap->max_send_wr);
-		cap->max_recv_wr = device_round(cap->max_recv_wr);
+		cap->max_send_wr =
+			device_round(cap->max_send_wr + p->send_reserved) - p->send_reserved;
+		cap->max_recv_wr =
+			device_round(cap->max_recv_wr + p->recv_reserved) - p->recv_reserved;
 	}
 	if (cap->max_inline_data < p->inline_least)
 		cap->max_inline_data = p->inline_least;
@@ -61,7 +64,7 @@ static int lock_queues(struct queue_pair *q)
 			 (uint64_t)q->area->slots * WQE_RECV_BYTES * q->max_recv_sge;
 
 	bytes = (bytes + 4095) & ~(uint64_t)4095;
-	if (memory_lock(bytes))
+	if (memory_lock(&q->adapter->p, bytes))
 		return -1;
 	q->locked = bytes;
 	return 0;
@@ -105,9 +108,9 @@ static uint32_t pick_number(void)
 	return n;
 }
 
-struct queue_pair *queue_pair_new(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
+struct queue_pair *queue_pair_new(struct ibv_pd *pd, unsigned port, struct ibv_qp_init_attr *attr)
 {
-	const struct personality *p = &host_get()->adapter;
+	const struct personality *p = &adapter_of(pd->context)->p;
 	struct queue_pair *q;
 
 	if (!is_possible(attr, p)) {
@@ -118,6 +121,8 @@ struct queue_pair *queue_pair_new(struct ibv_pd *pd, struct ibv_qp_init_attr *at
 	if (!q)
 		return NULL;
 	q->area_fd = -1;
+	q->adapter = adapter_of(pd->context);
+	q->port = port;
 	pthread_mutex_init(&q->lock, NULL);
 	pthread_mutex_init(&q->recv_lock, NULL);
 	q->retry.fire = transfer_retry;
@@ -150,9 +155,20 @@ struct queue_pair *queue_pair_new(struct ibv_pd *pd, struct ibv_qp_init_attr *at
 	return q;
 }
 
+/* What was posted and not polled. */
+static void return_receives(struct queue_pair *q)
+{
+	struct queue_area *a = q->area;
+
+	for (uint64_t i = q->polled; a && i < atomic_load(&a->posted); i++)
+		touch_return(&a->receives[i % a->slots]);
+}
+
 void queue_pair_free(struct queue_pair *q)
 {
 	struct queue_pair **at = &all;
+
+	return_receives(q);
 
 	async_drop_pair(q);
 	pthread_mutex_lock(&all_lock);
@@ -175,26 +191,33 @@ void queue_pair_free(struct queue_pair *q)
 	free(q);
 }
 
-void queue_pair_silence(void)
+static bool is_at(const struct queue_pair *q, const struct host_adapter *a, unsigned port)
+{
+	return (!a || q->adapter == a) && (!port || q->port == port);
+}
+
+void queue_pair_silence(const struct host_adapter *a, unsigned port)
 {
 	pthread_mutex_lock(&all_lock);
 	for (struct queue_pair *q = all; q; q = q->next) {
 		uint32_t ready = QUEUE_READY;
 
-		if (q->area)
+		if (q->area && is_at(q, a, port))
 			atomic_compare_exchange_strong(&q->area->state, &ready, QUEUE_IDLE);
 	}
 	pthread_mutex_unlock(&all_lock);
 }
 
 /* Those whose connection is there. */
-void queue_pair_listen(void)
+void queue_pair_listen(const struct host_adapter *a, unsigned port)
 {
 	pthread_mutex_lock(&all_lock);
 	for (struct queue_pair *q = all; q; q = q->next) {
 		uint32_t idle = QUEUE_IDLE;
 		bool connected;
 
+		if (!is_at(q, a, port))
+			continue;
 		pthread_mutex_lock(&q->lock);
 		connected = q->remote && q->qp.state == IBV_QPS_RTS && !q->dead;
 		pthread_mutex_unlock(&q->lock);
@@ -211,7 +234,7 @@ void queue_pair_kill(struct queue_pair *q)
 	uint32_t ready = QUEUE_READY;
 
 	/* An iWARP adapter resets the connection. */
-	if (host_get()->adapter.iwarp) {
+	if (q->adapter->p.iwarp) {
 		queue_pair_break(q);
 		return;
 	}
@@ -225,8 +248,53 @@ void queue_pair_kill_users(const struct completion *c)
 {
 	pthread_mutex_lock(&all_lock);
 	for (struct queue_pair *q = all; q; q = q->next)
-		if (!c || q->qp.send_cq == &c->cq || q->qp.recv_cq == &c->cq)
+		if (q->qp.send_cq == &c->cq || q->qp.recv_cq == &c->cq)
 			queue_pair_kill(q);
+	pthread_mutex_unlock(&all_lock);
+}
+
+void queue_pair_kill_adapter(const struct host_adapter *a)
+{
+	pthread_mutex_lock(&all_lock);
+	for (struct queue_pair *q = all; q; q = q->next)
+		if (q->adapter == a)
+			queue_pair_kill(q);
+	pthread_mutex_unlock(&all_lock);
+}
+
+static bool uses_key(const struct area_sge *s, uint32_t count, uint32_t key)
+{
+	for (uint32_t i = 0; i < count; i++)
+		if (s[i].length && s[i].key == key)
+			return true;
+	return false;
+}
+
+/* Those whose completion was polled are the program's already. */
+static void give_back(struct queue_pair *q, uint32_t key)
+{
+	struct queue_area *a = q->area;
+
+	pthread_mutex_lock(&q->recv_lock);
+	area_lock(&a->filling);
+	for (uint64_t i = q->polled; i < atomic_load(&a->posted); i++) {
+		struct area_receive *r = &a->receives[i % a->slots];
+
+		if (!uses_key(r->sge, r->sges, key))
+			continue;
+		touch_return(r);
+		r->watched = false;
+	}
+	area_unlock(&a->filling);
+	pthread_mutex_unlock(&q->recv_lock);
+}
+
+void queue_pair_give_back(uint32_t pd, uint32_t key)
+{
+	pthread_mutex_lock(&all_lock);
+	for (struct queue_pair *q = all; q; q = q->next)
+		if (q->area && q->area->pd == pd)
+			give_back(q, key);
 	pthread_mutex_unlock(&all_lock);
 }
 
@@ -282,6 +350,7 @@ static int post_receive(struct queue_pair *q, const struct ibv_recv_wr *wr)
 	if (posted - q->polled >= a->slots)
 		misuse("ibv_post_recv: all %u receives of the queue are in use", a->slots);
 	fill_receive(q, &a->receives[posted % a->slots], wr);
+	touch_post(&a->receives[posted % a->slots]);
 	atomic_store(&a->posted, posted + 1);
 	return 0;
 }
@@ -319,7 +388,7 @@ void queue_pair_connect(struct queue_pair *q, struct remote *remote, bool sends)
 	q->remote = remote;
 	if (sends && q->qp.state == IBV_QPS_INIT)
 		q->qp.state = IBV_QPS_RTS;
-	if (!order_is_silent() && !plug_is_down())
+	if (!order_is_silent() && !plug_is_down(q->adapter, q->port))
 		atomic_compare_exchange_strong(&q->area->state, &idle, QUEUE_READY);
 	pthread_mutex_unlock(&q->lock);
 }
@@ -344,7 +413,7 @@ void queue_pair_break(struct queue_pair *q)
 	pthread_mutex_unlock(&q->lock);
 	area_signal(completion_of(q->qp.recv_cq)->area,
 		    completion_channel_fd(completion_of(q->qp.recv_cq)), 1);
-	if (host_get()->adapter.iwarp)
+	if (q->adapter->p.iwarp)
 		engine_poke();
 }
 
@@ -359,7 +428,7 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
 	if (rc)
 		return rc;
 	/* A driver of iWARP has no such attribute; what it does then is not simulated. */
-	if (mask != IBV_QP_MIN_RNR_TIMER || host_get()->adapter.iwarp)
+	if (mask != IBV_QP_MIN_RNR_TIMER || q->adapter->p.iwarp)
 		misuse("ibv_modify_qp: attributes %#x", mask);
 	pthread_mutex_lock(&q->lock);
 	/* ib_verbs.h: IB_RNR_TIMER_491_52 is the last. core/verbs.c, qp_state_table: a queue pair
@@ -492,21 +561,37 @@ static void describe_receive(const struct queue_pair *q, const struct area_recei
 	wc->wc_flags = r->flags;
 }
 
-static int reap_receives(struct queue_pair *q, bool flushed, int most, struct ibv_wc *wc)
+/* The receive that is polled next gets an ordered status, and what follows it is flushed. */
+static void spoil_receives(struct queue_pair *q, uint32_t status)
 {
 	struct queue_area *a = q->area;
 	uint64_t filled;
+
+	queue_pair_break(q);
+	filled = atomic_load(&a->filled);
+	a->receives[q->polled % a->slots].status = status;
+	for (uint64_t i = q->polled + 1; i < filled; i++)
+		a->receives[i % a->slots].status = IBV_WC_WR_FLUSH_ERR;
+}
+
+static int reap_receives(struct queue_pair *q, bool flushed, int most, struct ibv_wc *wc)
+{
+	struct queue_area *a = q->area;
 	int n = 0;
 
 	if (atomic_load(&a->state) == QUEUE_BROKEN)
 		queue_pair_break(q);
 	pthread_mutex_lock(&q->recv_lock);
-	filled = atomic_load(&a->filled);
-	for (; n < most && q->polled < filled; q->polled++) {
+	for (; n < most && q->polled < atomic_load(&a->filled); q->polled++) {
 		const struct area_receive *r = &a->receives[q->polled % a->slots];
+		int ordered;
 
 		if (r->status == IBV_WC_WR_FLUSH_ERR && !flushed)
 			break;
+		touch_take(r, q->qp.qp_num);
+		ordered = r->status ? 0 : order_receive_status();
+		if (ordered)
+			spoil_receives(q, (uint32_t)ordered);
 		describe_receive(q, r, &wc[n++]);
 	}
 	pthread_mutex_unlock(&q->recv_lock);

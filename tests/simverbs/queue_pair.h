@@ -10,6 +10,7 @@
 #include "area.h"
 #include "completion.h"
 #include "engine.h"
+#include "host.h"
 #include "remote.h"
 
 struct send_entry {
@@ -31,6 +32,8 @@ struct queue_pair {
 	uint32_t max_send, max_send_sge, max_recv_sge, max_inline;
 	bool all_signaled;
 	uint64_t locked;
+	const struct host_adapter *adapter;
+	unsigned port;
 
 	pthread_mutex_t recv_lock; /* of posting receives, and of polled */
 	uint64_t polled;
@@ -56,7 +59,7 @@ static inline struct queue_pair *queue_pair_of(struct ibv_qp *qp)
 }
 
 /* As ibv_create_qp(), and then ready for receives. NULL with errno. */
-struct queue_pair *queue_pair_new(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
+struct queue_pair *queue_pair_new(struct ibv_pd *pd, unsigned port, struct ibv_qp_init_attr *attr);
 /* Once it is not connected. */
 void queue_pair_free(struct queue_pair *q);
 
@@ -78,15 +81,20 @@ void queue_pair_finish_send(struct queue_pair *q, enum ibv_wc_status status);
 uint64_t queue_pair_completed(struct queue_pair *q, const struct completion *c);
 int queue_pair_reap(struct queue_pair *q, const struct completion *c, int most, struct ibv_wc *wc);
 
-/* Peers get no answer from any queue pair of this process, until queue_pair_listen(). */
-void queue_pair_silence(void);
+/* Peers get no answer from any queue pair of this port, until queue_pair_listen(). port 0: of all
+ * ports; a NULL: of all adapters. */
+void queue_pair_silence(const struct host_adapter *a, unsigned port);
 /* Engine's lock. */
-void queue_pair_listen(void);
+void queue_pair_listen(const struct host_adapter *a, unsigned port);
 /* An error after which nothing comes any more. Engine's lock. */
 void queue_pair_kill(struct queue_pair *q);
-/* Kills those that use the completion queue; NULL: all. */
+/* Kills those that use the completion queue, or all of an adapter. */
 void queue_pair_kill_users(const struct completion *c);
+void queue_pair_kill_adapter(const struct host_adapter *a);
 
+/* A region is gone: the memory of receives that are posted with its key is the program's again, as
+ * what arrives for them cannot be written (touch.h). */
+void queue_pair_give_back(uint32_t pd, uint32_t key);
 /* Waits until no peer copies into the memory of a protection domain. */
 void queue_pair_settle(uint32_t pd);
 

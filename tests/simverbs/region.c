@@ -5,6 +5,7 @@
 #include <linux/capability.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -20,7 +21,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct region_area *table;
 static int table_fd = -1;
 static struct region *regions;
-static unsigned count, next_index;
+static unsigned counts[HOST_ADAPTERS]; /* regions of each */
+static unsigned next_index;
 static uint32_t next_tag;
 
 /* ---- locked memory ---------------------------------------------------------------------- */
@@ -36,14 +38,14 @@ static bool may_lock_any(void)
 	       (data[0].effective & 1u << CAP_IPC_LOCK) != 0;
 }
 
-int memory_lock(uint64_t bytes)
+int memory_lock(const struct personality *p, uint64_t bytes)
 {
 	uint64_t now = atomic_fetch_add(&locked, bytes) + bytes;
 	struct rlimit rl;
 
 	if (getrlimit(RLIMIT_MEMLOCK, &rl) || rl.rlim_cur == RLIM_INFINITY || now <= rl.rlim_cur)
 		return 0;
-	if (!host_get()->adapter.memlock_always && may_lock_any())
+	if (!p->memlock_always && may_lock_any())
 		return 0;
 	memory_unlock(bytes);
 	errno = ENOMEM;
@@ -64,7 +66,7 @@ static void forget_parent(void)
 	table_fd = -1;
 	table = NULL;
 	regions = NULL;
-	count = 0;
+	memset(counts, 0, sizeof counts);
 	atomic_store(&locked, 0);
 }
 
@@ -118,6 +120,7 @@ static struct area_region *find_free_entry(unsigned *index)
 /* Under the lock. */
 static int enter_region(struct region *r)
 {
+	const struct host_adapter *a = adapter_of(r->mr.context);
 	struct area_region *entry;
 	unsigned index;
 	uint32_t key;
@@ -125,7 +128,7 @@ static int enter_region(struct region *r)
 	if (!make_table())
 		return -1;
 	entry = find_free_entry(&index);
-	if (!entry || count >= host_get()->adapter.max_mr) {
+	if (!entry || counts[a->index] >= a->p.max_mr) {
 		errno = ENOMEM;
 		return -1;
 	}
@@ -140,7 +143,7 @@ static int enter_region(struct region *r)
 	r->mr.lkey = r->mr.rkey = r->mr.handle = key;
 	r->next = regions;
 	regions = r;
-	count++;
+	counts[a->index]++;
 	return 0;
 }
 
@@ -157,7 +160,7 @@ void region_each(uint32_t pd, void (*fn)(const struct region *r, void *arg), voi
 
 static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t length, uint32_t access)
 {
-	const struct personality *p = &host_get()->adapter;
+	const struct personality *p = &adapter_of(pd->context)->p;
 	struct region *r;
 	int rc = order_failure("ibv_reg_mr");
 
@@ -186,7 +189,7 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 		complain("region of %zu bytes with access %#x", length, access);
 	r->bytes = (((uintptr_t)addr + length + 4095) & ~(uintptr_t)4095) -
 		   ((uintptr_t)addr & ~(uintptr_t)4095);
-	if (memory_lock(r->bytes)) {
+	if (memory_lock(p, r->bytes)) {
 		free(r);
 		errno = ENOMEM;
 		return NULL;
@@ -233,7 +236,7 @@ static void remove_region(struct region *r)
 	if (!*at)
 		misuse("ibv_dereg_mr: no such region");
 	*at = r->next;
-	count--;
+	counts[adapter_of(r->mr.context)->index]--;
 	atomic_store(&table->of[area_key_index(r->mr.lkey)].key, 0);
 }
 
@@ -246,6 +249,7 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	pthread_mutex_unlock(&lock);
 	/* A copy into it may be going on. */
 	queue_pair_settle(mr->pd->handle);
+	queue_pair_give_back(mr->pd->handle, mr->lkey);
 	link_region_gone(r);
 	memory_unlock(r->bytes);
 	pd_of(mr->pd)->users--;

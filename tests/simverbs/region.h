@@ -29,8 +29,9 @@ bool region_allows(const struct region_area *table, uint32_t pd, uint32_t key, u
 /* Calls fn for each region of a protection domain, under the regions' lock. */
 void region_each(uint32_t pd, void (*fn)(const struct region *r, void *arg), void *arg);
 
-/* Counts memory against RLIMIT_MEMLOCK, as the kernel does. Returns -1 with ENOMEM. */
-int memory_lock(uint64_t bytes);
+/* Counts memory against RLIMIT_MEMLOCK, as the adapter's driver does. Returns -1 with ENOMEM. */
+struct personality;
+int memory_lock(const struct personality *p, uint64_t bytes);
 void memory_unlock(uint64_t bytes);
 
 #endif

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -210,6 +209,16 @@ int segment_share(void *addr, size_t length, uint8_t **first,
 	pthread_mutex_unlock(&lock);
 	*first = at;
 	return n;
+}
+
+bool segment_has(const void *addr)
+{
+	const uint8_t *at = addr;
+
+	for (const struct segment *s = segments; s; s = s->next)
+		if (at >= s->at && at < s->end)
+			return true;
+	return false;
 }
 
 static void lock_segments(void)

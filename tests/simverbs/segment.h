@@ -11,6 +11,7 @@
  * register, as ibv_fork_init(3) wants. A segment lasts until the program unmaps it.
  */
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,5 +27,7 @@ struct segment_piece {
  * address of the first page. Returns the number of pieces, or -1 with errno. */
 int segment_share(void *addr, size_t length, uint8_t **first,
 		  struct segment_piece to[SEGMENT_PIECES]);
+/* Whether an address is in a segment; takes no lock. */
+bool segment_has(const void *addr);
 
 #endif

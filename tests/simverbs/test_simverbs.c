@@ -292,7 +292,7 @@ static int write_ring(uint16_t port, int from, int to)
 	/* Of no bytes, and to nowhere. */
 	END_NEED(ibv_post_send(e.id->qp, &empty, &bad) == 0);
 	END_NEED(end_reap(&e).status == IBV_WC_SUCCESS);
-	END_NEED(end_write(&e, IBV_WR_RDMA_WRITE, END_BYTES, ring.at + END_BYTES, ring.key) == 0);
+	END_NEED(end_write(&e, IBV_WR_RDMA_WRITE, END_BYTES, ring.at, ring.key) == 0);
 	END_NEED(end_reap(&e).status == IBV_WC_SUCCESS);
 	if (iwarp) {
 		END_NEED(end_write(&e, IBV_WR_RDMA_WRITE_WITH_IMM, 9, ring.at, ring.key) == EINVAL);
@@ -304,7 +304,7 @@ static int write_ring(uint16_t port, int from, int to)
 	await(from);
 	/* One byte beyond the region. */
 	END_NEED(end_write(&e, IBV_WR_RDMA_WRITE, END_BYTES,
-			   ring.at + (uint64_t)(END_SLOTS - 1) * END_BYTES + 1, ring.key) == 0);
+			   ring.at + (uint64_t)(END_SLOTS - 3) * END_BYTES + 1, ring.key) == 0);
 	wc = end_reap(&e);
 	END_NEED(wc.status == (iwarp ? IBV_WC_SUCCESS : IBV_WC_REM_ACCESS_ERR));
 	tell(to);
@@ -324,7 +324,8 @@ static void test_writes(void **state)
 	(void)state;
 	open_pair(&e, &c, write_ring, &request);
 	accept_caller(&e, 2, IBV_ACCESS_REMOTE_WRITE, 0);
-	ring = (struct ring){(uintptr_t)e.memory, e.mr->rkey};
+	/* Beside what is posted. */
+	ring = (struct ring){(uintptr_t)e.memory + 2 * END_BYTES, e.mr->rkey};
 	assert_int_equal(write(c.to, &ring, sizeof ring), sizeof ring);
 	wc = end_reap(&e);
 	assert_int_equal(wc.status, IBV_WC_SUCCESS);
@@ -332,7 +333,7 @@ static void test_writes(void **state)
 	assert_int_equal(wc.byte_len, 9);
 	if (!iwarp)
 		assert_int_equal(ntohl(wc.imm_data), 77);
-	assert_true(is_filled(e.memory + END_BYTES, END_BYTES, 3));
+	assert_true(is_filled(e.memory + 2 * END_BYTES, END_BYTES, 3));
 	tell(c.to);
 	await(c.from);
 	/* What was written beyond the region broke this queue pair, too. */
@@ -466,12 +467,17 @@ static bool is_infiniband(void)
 }
 
 /* Sends a request from a new queue pair to a listener. */
+static void call_listener_with(struct end *near, uint16_t port)
+{
+	end_resolve(near, FAR, port);
+	end_equip(near, 0, 0);
+	END_NEED(end_connect(near, "hello", 5, 0) == 0);
+}
+
 static void call_listener(struct end *near, uint16_t port, uint8_t timeout)
 {
 	*near = (struct end){.ack_timeout = timeout};
-	end_resolve(near, FAR, port);
-	end_equip(near, 1, 0);
-	END_NEED(end_connect(near, "hello", 5, 0) == 0);
+	call_listener_with(near, port);
 }
 
 static void answer_caller(struct end *far)
@@ -879,82 +885,412 @@ static void test_no_receive_is_posted(void **state)
 	assert_int_equal(end_caller(&c), 0);
 }
 
+static int wait_for_a_receive(void)
+{
+	struct end near = {0}, far = {0};
+	struct end_event request;
+
+	near.ack_timeout = ACK_TIMEOUT;
+	end_resolve(&near, FAR, end_listen(&far, FAR));
+	end_equip(&near, 1, 0);
+	END_NEED(end_connect(&near, "hello", 5, 0) == 0);
+	end_take(&far, &request);
+	end_equip(&far, 0, 0);
+	END_NEED(end_accept(&far, 7) == 0); /* for ever */
+	END_NEED(end_expect(&near).what == RDMA_CM_EVENT_ESTABLISHED);
+	END_NEED(end_send(&near, 1, 100) == 0);
+	usleep(100000);
+	end_post(&far, 0);
+	END_NEED(end_reap(&far).status == IBV_WC_SUCCESS);
+	END_NEED(end_reap(&near).status == IBV_WC_SUCCESS);
+	END_NEED(end_expect(&far).what == RDMA_CM_EVENT_ESTABLISHED);
+	end_close(&near);
+	end_close(&far);
+	return 0;
+}
+
+static void test_a_send_waits_for_a_receive(void **state)
+{
+	(void)state;
+	if (!iwarp) /* there it ends the connection */
+		run_with("", wait_for_a_receive);
+}
+
+static int receive_with_status(void)
+{
+	struct end near = {0}, far = {0};
+	struct ibv_wc wc;
+
+	connect_ends(&near, &far);
+	end_post(&far, 1);
+	END_NEED(end_send(&near, 0, 100) == 0);
+	wc = end_reap(&far);
+	END_NEED(wc.status == IBV_WC_LOC_PROT_ERR && wc.wr_id == 0);
+	END_NEED(end_reap(&far).status == IBV_WC_WR_FLUSH_ERR);
+	END_NEED(end_reap(&near).status == IBV_WC_SUCCESS);
+	END_NEED(end_send(&near, 0, 100) == 0);
+	/* The queue pair there answers no more. */
+	END_NEED(end_reap(&near).status == (iwarp ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR));
+	end_close(&near);
+	end_close(&far);
+	return 0;
+}
+
+static void test_an_ordered_status_of_a_receive(void **state)
+{
+	(void)state;
+	if (!is_infiniband())
+		run_with("receive:n=1,is=4", receive_with_status);
+}
+
 /* ---- misuse ----------------------------------------------------------------------------- */
 
-static void open_lone_end(struct end *e)
+/* Runs fn in a process of its own, which must end by abort() with this line. */
+static void expect_misuse(void (*fn)(void), const char *said)
 {
-	end_resolve(e, FAR, 9);
-	end_equip(e, 0, 0);
+	struct rlimit none = {0, 0};
+	char text[4096];
+	size_t used = 0;
+	int lines[2], status;
+	ssize_t n;
+	pid_t pid;
+
+	assert_int_equal(pipe(lines), 0);
+	pid = fork();
+	if (pid == 0) {
+		alarm(30);
+		setrlimit(RLIMIT_CORE, &none);
+		setenv("SIMVERBS_TOUCH", "1", 1);
+		dup2(lines[1], STDERR_FILENO);
+		close(lines[0]);
+		close(lines[1]);
+		fn();
+		_exit(0);
+	}
+	close(lines[1]);
+	while ((n = read(lines[0], text + used, sizeof text - 1 - used)) > 0)
+		used += (size_t)n;
+	text[used] = '\0';
+	close(lines[0]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT || !strstr(text, said))
+		fail_msg("expected \"%s\", got status %#x and: %s", said, status, text);
 }
 
-static void post_too_much(struct end *e)
+static struct end one, two; /* of the child */
+
+static void equip_one(void)
 {
-	open_lone_end(e);
-	for (unsigned i = 0; i <= END_SLOTS; i++)
-		end_post(e, i % END_SLOTS);
+	end_resolve(&one, FAR, 9);
+	end_equip(&one, 0, 0);
 }
 
-static void post_unregistered(struct end *e)
+static void connect_both(void)
+{
+	connect_ends(&one, &two);
+}
+
+static void post_too_many_receives(void)
+{
+	equip_one();
+	for (unsigned i = 0; i < 1000; i++)
+		end_post(&one, i % END_SLOTS);
+}
+
+static void receive_unregistered(void)
 {
 	struct ibv_mr other;
 
-	open_lone_end(e);
-	other = *e->mr;
+	equip_one();
+	other = *one.mr;
 	other.lkey ^= 0x100;
-	e->mr = &other;
-	end_post(e, 0);
+	one.mr = &other;
+	end_post(&one, 0);
 }
 
-static void destroy_too_early(struct end *e)
+static void post_too_many_sends(void)
 {
-	open_lone_end(e);
-	ibv_destroy_cq(e->cq);
+	struct ibv_send_wr empty = {.opcode = IBV_WR_RDMA_WRITE}, *bad;
+
+	connect_both();
+	for (unsigned i = 0; i < 1000; i++)
+		END_NEED(ibv_post_send(one.id->qp, &empty, &bad) == 0);
 }
 
-static void free_domain_too_early(struct end *e)
+static void send_unregistered(void)
 {
-	open_lone_end(e);
-	ibv_dealloc_pd(e->pd);
+	struct ibv_mr other;
+
+	connect_both();
+	other = *one.mr;
+	other.lkey ^= 0x100;
+	one.mr = &other;
+	end_send(&one, 0, 100);
 }
 
-static void destroy_id_too_early(struct end *e)
+static void overrun_a_queue(void)
 {
-	open_lone_end(e);
-	rdma_destroy_id(e->id);
+	struct ibv_send_wr empty = {.opcode = IBV_WR_RDMA_WRITE}, *bad;
+	struct ibv_wc wc;
+
+	one.cqe = 1;
+	call_listener_with(&one, end_listen(&two, FAR));
+	answer_caller(&two);
+	END_NEED(end_expect(&one).what == RDMA_CM_EVENT_ESTABLISHED);
+	for (unsigned i = 0; i < 4; i++)
+		END_NEED(ibv_post_send(one.id->qp, &empty, &bad) == 0);
+	usleep(50000); /* a link with a latency */
+	ibv_poll_cq(one.cq, 1, &wc);
 }
 
-static void change_a_send(struct end *near)
+static void send_without_a_receive(void)
 {
-	struct end far = {0};
-
-	setenv("SIMVERBS_TOUCH", "1", 1);
-	connect_ends(near, &far);
-	END_NEED(end_send(near, 0, 100) == 0);
-	near->memory[99] ^= 1;
-	end_reap(near);
+	unsetenv("SIMVERBS_RNR");
+	connect_both();
+	for (unsigned i = 0; i < 2; i++)
+		end_send(&one, i, 100);
+	end_reap(&one);
+	end_reap(&one);
 }
 
-static int touch_a_send(void)
+static void send_first(void)
 {
-	return is_aborted(change_a_send) ? 0 : 1;
+	connect_both();
+	end_post(&one, 1);
+	end_send(&two, 0, 100);
 }
 
-static void test_memory_of_a_posted_send_may_not_change(void **state)
+static void write_a_send(void)
 {
-	(void)state;
-	run_with("", touch_a_send);
+	connect_both();
+	END_NEED(end_send(&one, 0, 100) == 0);
+	one.memory[99] ^= 1;
+	end_reap(&one);
+}
+
+static void write_a_receive(void)
+{
+	connect_both();
+	two.memory[END_BYTES / 2] = 1;
+}
+
+static void read_a_receive(void)
+{
+	connect_both();
+	END_NEED(((volatile uint8_t *)two.memory)[0] != 0x5a);
+}
+
+/* Too small for a page of its own. */
+static void post_little(struct end *e)
+{
+	struct ibv_sge range = {(uintptr_t)e->memory + END_BYTES, 100, e->mr->lkey};
+	struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &range, .num_sge = 1}, *bad;
+
+	END_NEED(ibv_post_recv(e->id->qp, &wr, &bad) == 0);
+}
+
+static void connect_with_little(void)
+{
+	call_listener(&one, end_listen(&two, FAR), ACK_TIMEOUT);
+	{
+		struct end_event request;
+
+		end_take(&two, &request);
+		end_equip(&two, 0, 0);
+		post_little(&two);
+		END_NEED(end_accept(&two, 0) == 0);
+	}
+	END_NEED(end_expect(&one).what == RDMA_CM_EVENT_ESTABLISHED);
+	END_NEED(end_expect(&two).what == RDMA_CM_EVENT_ESTABLISHED);
+}
+
+static void write_a_little_receive(void)
+{
+	connect_with_little();
+	two.memory[END_BYTES + 99] ^= 1;
+	END_NEED(end_send(&one, 0, 50) == 0);
+	end_reap(&two);
+}
+
+static void write_before_the_completion(void)
+{
+	connect_with_little();
+	END_NEED(end_send(&one, 0, 50) == 0);
+	end_reap(&one);
+	two.memory[END_BYTES + 49] ^= 1;
+	end_reap(&two);
+}
+
+static void write_a_flushed_receive(void)
+{
+	connect_with_little();
+	two.memory[END_BYTES] ^= 1;
+	rdma_disconnect(two.id);
+	end_reap(&two);
+}
+
+static void destroy_a_queue_in_use(void)
+{
+	equip_one();
+	ibv_destroy_cq(one.cq);
+}
+
+static void destroy_a_channel_in_use(void)
+{
+	equip_one();
+	ibv_destroy_comp_channel(one.channel);
+}
+
+static void free_a_domain_in_use(void)
+{
+	equip_one();
+	ibv_dealloc_pd(one.pd);
+}
+
+static void destroy_an_id_in_use(void)
+{
+	equip_one();
+	rdma_destroy_id(one.id);
+}
+
+static void destroy_events_in_use(void)
+{
+	uint16_t port = end_listen(&two, FAR);
+
+	end_resolve(&one, FAR, port);
+	end_equip(&one, 0, 0);
+	END_NEED(end_connect(&one, NULL, 0, 0) == 0);
+	usleep(100000);
+	rdma_destroy_event_channel(two.events);
+}
+
+static void close_the_shared_device(void)
+{
+	equip_one();
+	ibv_close_device(one.id->verbs);
+}
+
+static void acknowledge_nothing(void)
+{
+	equip_one();
+	ibv_ack_cq_events(one.cq, 1);
+}
+
+static void forget_an_event(void)
+{
+	struct ibv_cq *cq;
+	void *context;
+
+	connect_both();
+	END_NEED(ibv_req_notify_cq(one.cq, 0) == 0);
+	END_NEED(end_send(&one, 0, 100) == 0);
+	END_NEED(ibv_get_cq_event(one.channel, &cq, &context) == 0);
+	rdma_destroy_qp(one.id);
+	ibv_destroy_cq(one.cq);
+}
+
+static void forget_an_event_of_an_id(void)
+{
+	struct rdma_cm_event *event;
+
+	one.events = rdma_create_event_channel();
+	END_NEED(rdma_create_id(one.events, &one.id, NULL, RDMA_PS_TCP) == 0);
+	end_listen(&two, FAR);
+	END_NEED(rdma_resolve_addr(one.id, NULL, rdma_get_local_addr(two.listener), 1000) == 0);
+	END_NEED(rdma_get_cm_event(one.events, &event) == 0);
+	rdma_destroy_id(one.id);
+}
+
+static void forget_to_free(void)
+{
+	setenv("SIMVERBS_LEAKS", "1", 1);
+	equip_one();
+	close(STDOUT_FILENO); /* what cmocka has not written yet is the parent's */
+	exit(0);
 }
 
 static void test_misuse_ends_the_program(void **state)
 {
-	static void (*const misuses[])(struct end *) = {
-		post_too_much,         post_unregistered,    destroy_too_early,
-		free_domain_too_early, destroy_id_too_early,
+	static const struct {
+		void (*fn)(void);
+		const char *said;
+	} misuses[] = {
+		{post_too_many_receives, "receives of the queue are in use"},
+		{receive_unregistered, "ibv_post_recv: 262144 bytes at"},
+		{post_too_many_sends, "entries of the send queue are in use"},
+		{send_unregistered, "ibv_post_send: 100 bytes at"},
+		{overrun_a_queue, "overruns: "},
+		{send_without_a_receive, "its peer has no receive posted"},
+		{write_a_send, "the memory of a send changed before its completion"},
+		{write_a_receive, "the memory of a posted receive was touched at"},
+		{read_a_receive, "the memory of a posted receive was touched at"},
+		{write_a_little_receive, "the memory of a posted receive was written to"},
+		{write_before_the_completion, "the memory of a posted receive was written to"},
+		{write_a_flushed_receive, "the memory of a posted receive was written to"},
+		{destroy_a_queue_in_use, "ibv_destroy_cq: a queue pair still uses it"},
+		{destroy_a_channel_in_use, "a completion queue still uses it"},
+		{free_a_domain_in_use, "regions and queue pairs are still in it"},
+		{destroy_an_id_in_use, "its queue pair was not destroyed"},
+		{destroy_events_in_use, "an id still has events on it"},
+		{close_the_shared_device, "the context is librdmacm's"},
+		{acknowledge_nothing, "ibv_ack_cq_events: more than there were"},
+		{forget_an_event, "ibv_destroy_cq: 1 events were not acknowledged"},
+		{forget_an_event_of_an_id, "rdma_destroy_id: 1 events were not acknowledged"},
+		{forget_to_free, "exit with 1 protection domains"},
 	};
 
 	(void)state;
 	for (unsigned i = 0; i < sizeof misuses / sizeof *misuses; i++)
-		assert_true(is_aborted(misuses[i]));
+		expect_misuse(misuses[i].fn, misuses[i].said);
+	if (iwarp)
+		expect_misuse(send_first, "on iWARP the connecting end must send first");
+}
+
+/* What is complete belongs to the program. */
+static int touch_what_is_complete(void)
+{
+	struct end near = {0}, far = {0};
+
+	connect_ends(&near, &far);
+	END_NEED(end_send(&near, 1, 100) == 0);
+	END_NEED(end_reap(&near).status == IBV_WC_SUCCESS);
+	END_NEED(end_reap(&far).status == IBV_WC_SUCCESS);
+	near.memory[END_BYTES] = far.memory[0] = far.memory[END_BYTES - 1] = 1;
+	end_post(&far, 0);
+	END_NEED(rdma_disconnect(far.id) == 0);
+	END_NEED(end_reap(&far).status == IBV_WC_WR_FLUSH_ERR);
+	far.memory[0] = far.memory[END_BYTES - 1] = 1;
+	/* Nor is anything posted without its queue pair. */
+	rdma_destroy_qp(near.id);
+	memset(near.memory, 1, END_BYTES);
+	end_close(&near);
+	end_close(&far);
+	return 0;
+}
+
+/* Verbs allow that; what arrives for the receive is an error. */
+static int deregister_what_is_posted(void)
+{
+	struct end near = {0}, far = {0};
+
+	connect_ends(&near, &far);
+	END_NEED(ibv_dereg_mr(far.mr) == 0);
+	far.mr = NULL;
+	memset(far.memory, 1, END_BYTES);
+	END_NEED(end_send(&near, 0, 100) == 0);
+	END_NEED(end_reap(&far).status == IBV_WC_LOC_PROT_ERR);
+	END_NEED(end_reap(&near).status == (iwarp ? IBV_WC_SUCCESS : IBV_WC_REM_OP_ERR));
+	END_NEED(far.memory[0] == 1);
+	end_close(&near);
+	end_close(&far);
+	return 0;
+}
+
+static void test_memory_is_the_programs_after_the_completion(void **state)
+{
+	(void)state;
+	run_with("", touch_what_is_complete);
+	run_with("", deregister_what_is_posted);
 }
 
 /* ---- limits ----------------------------------------------------------------------------- */
@@ -1033,8 +1369,10 @@ int main(void)
 		cmocka_unit_test(test_a_fatal_error_of_a_queue_pair),
 		cmocka_unit_test(test_ordered_events_of_an_adapter),
 		cmocka_unit_test(test_no_receive_is_posted),
+		cmocka_unit_test(test_a_send_waits_for_a_receive),
+		cmocka_unit_test(test_an_ordered_status_of_a_receive),
 		cmocka_unit_test(test_misuse_ends_the_program),
-		cmocka_unit_test(test_memory_of_a_posted_send_may_not_change),
+		cmocka_unit_test(test_memory_is_the_programs_after_the_completion),
 		cmocka_unit_test(test_locked_memory_of_others_than_root),
 		cmocka_unit_test(test_what_an_adapter_has),
 	};

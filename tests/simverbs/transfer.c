@@ -16,6 +16,7 @@
 #include "plug.h"
 #include "queue_pair.h"
 #include "region.h"
+#include "touch.h"
 
 enum {
 	RNR_FOR_EVER = 7, /* rdma_connect.3 */
@@ -139,7 +140,7 @@ static struct outcome scatter(struct queue_pair *q, struct cursor *c, struct are
 {
 	struct remote *r = q->remote;
 	uint64_t room = 0, left = c->e->bytes;
-	uint8_t *to[AREA_SGES];
+	uint8_t *to[AREA_SGES] = {NULL};
 
 	for (uint32_t i = 0; i < into->sges; i++) {
 		const struct area_sge *s = &into->sge[i];
@@ -156,6 +157,7 @@ static struct outcome scatter(struct queue_pair *q, struct cursor *c, struct are
 	}
 	if (room < left)
 		return spoil_receive(r, into, IBV_WC_LOC_LEN_ERR, IBV_WC_REM_INV_REQ_ERR);
+	into->found = touch_sum(into, (const uint8_t *const *)to);
 	for (uint32_t i = 0; left > 0; i++) {
 		uint64_t n = into->sge[i].length < left ? into->sge[i].length : left;
 
@@ -163,6 +165,7 @@ static struct outcome scatter(struct queue_pair *q, struct cursor *c, struct are
 			copy_bytes(c, to[i], n);
 		left -= n;
 	}
+	into->left = touch_sum(into, (const uint8_t *const *)to);
 	return (struct outcome){.what = DELIVERED};
 }
 
@@ -220,7 +223,7 @@ static struct outcome deliver(struct queue_pair *q, const struct send_entry *e)
 	struct remote *r = q->remote;
 	struct outcome o;
 
-	if (!r || !r->queue || q->dead || order_is_silent() || plug_is_down())
+	if (!r || !r->queue || q->dead || order_is_silent() || plug_is_down(q->adapter, q->port))
 		return (struct outcome){.what = NO_ANSWER};
 	pthread_mutex_lock(&r->lock);
 	area_lock(&r->queue->filling);
@@ -234,7 +237,7 @@ static struct outcome deliver(struct queue_pair *q, const struct send_entry *e)
 
 static uint64_t measure_ack_timeout(const struct queue_pair *q)
 {
-	unsigned n = q->remote ? q->remote->ack_timeout : host_get()->adapter.ack_timeout;
+	unsigned n = q->remote ? q->remote->ack_timeout : q->adapter->p.ack_timeout;
 
 	return (uint64_t)ACK_UNIT_NS << n;
 }
@@ -253,7 +256,7 @@ static void check_may_be_unready(const struct queue_pair *q)
 static bool give_up(struct queue_pair *q, const struct outcome *o, enum ibv_wc_status *status,
 		    uint64_t *wait_ns)
 {
-	const struct personality *p = &host_get()->adapter;
+	const struct personality *p = &q->adapter->p;
 	unsigned most = q->remote ? q->remote->retry_count : 0;
 
 	*wait_ns = 0;
@@ -291,9 +294,9 @@ static bool give_up(struct queue_pair *q, const struct outcome *o, enum ibv_wc_s
 
 /* iWARP acknowledges nothing: a send is complete when it has left, and what goes wrong with it ends
  * the connection. */
-static enum ibv_wc_status soften_status(enum ibv_wc_status status)
+static enum ibv_wc_status soften_status(const struct queue_pair *q, enum ibv_wc_status status)
 {
-	return host_get()->adapter.iwarp ? IBV_WC_SUCCESS : status;
+	return q->adapter->p.iwarp ? IBV_WC_SUCCESS : status;
 }
 
 /* Else *wait_ns becomes the time until then, if it was longer or none. */
@@ -327,7 +330,7 @@ static bool advance(struct queue_pair *q, uint64_t *wait_ns)
 			q->delivered++;
 			q->tries = 0;
 		} else if (give_up(q, &o, &status, wait_ns)) {
-			status = e->ordered ? status : soften_status(status);
+			status = e->ordered ? status : soften_status(q, status);
 			broken = true;
 		} else {
 			break;
@@ -365,31 +368,15 @@ void transfer_retry(struct engine_timer *t)
 
 /* ---- memory of sends -------------------------------------------------------------------- */
 
-/* Any change of one word changes it. */
-static uint64_t mix_bytes(uint64_t sum, const uint8_t *at, uint32_t bytes)
-{
-	for (; bytes > 0;) {
-		uint32_t n = bytes < sizeof sum ? bytes : sizeof sum;
-		uint64_t word = 0;
-
-		memcpy(&word, at, n);
-		sum = (sum ^ word) * 0x9e3779b97f4a7c15;
-		sum ^= sum >> 32;
-		at += n;
-		bytes -= n;
-	}
-	return sum;
-}
-
 /* 0: not checked. */
 static uint64_t sum_memory(const struct send_entry *e)
 {
 	uint64_t sum = 1;
 
-	if (!getenv("SIMVERBS_TOUCH") || e->inlined)
+	if (!touch_is_watched() || e->inlined)
 		return 0;
 	for (uint32_t i = 0; i < e->sges; i++)
-		sum = mix_bytes(sum, (const uint8_t *)(uintptr_t)e->sge[i].addr, e->sge[i].length);
+		sum = touch_mix(sum, (const uint8_t *)(uintptr_t)e->sge[i].addr, e->sge[i].length);
 	return sum ? sum : 1;
 }
 
@@ -409,7 +396,7 @@ static int check_opcode(const struct queue_pair *q, const struct ibv_send_wr *wr
 	if (wr->opcode > IBV_WR_SEND_WITH_IMM || wr->num_sge < 0 ||
 	    (uint32_t)wr->num_sge > q->max_send_sge)
 		return EINVAL;
-	return imm && !host_get()->adapter.immediate ? EINVAL : 0;
+	return imm && !q->adapter->p.immediate ? EINVAL : 0;
 }
 
 static int copy_inline(struct queue_pair *q, const struct ibv_send_wr *wr, struct send_entry *e)
@@ -467,10 +454,11 @@ static int enter_send(struct queue_pair *q, const struct ibv_send_wr *wr)
 		if (!(wr->send_flags & IBV_SEND_INLINE))
 			check_registered(q, s);
 	}
-	if (bytes > host_get()->adapter.max_msg_size)
+	if (bytes > q->adapter->p.max_msg_size)
 		return EINVAL;
 	e->bytes = (uint32_t)bytes;
-	delay_message(bytes, measure_ack_timeout(q), &e->arrives_ns, &e->acked_ns);
+	delay_message(q->adapter, q->port, bytes, measure_ack_timeout(q), &e->arrives_ns,
+		      &e->acked_ns);
 	if (wr->send_flags & IBV_SEND_INLINE)
 		rc = copy_inline(q, wr, e);
 	e->touch = sum_memory(e);
@@ -511,14 +499,14 @@ static void report_ordered(struct queue_pair *q, const struct order_async *o)
 		async_report_completion(completion_of(q->qp.send_cq), o->what);
 		return;
 	case IBV_EVENT_DEVICE_FATAL:
-		queue_pair_kill_users(NULL);
-		device_report(o->what);
+		queue_pair_kill_adapter(q->adapter);
+		device_report(q->adapter, q->port, o->what);
 		return;
 	case IBV_EVENT_PORT_ERR:
-		plug_take_down(o->for_ms);
+		plug_take_down(q->adapter, q->port, o->for_ms);
 		return;
 	default:
-		device_report(o->what);
+		device_report(q->adapter, q->port, o->what);
 		return;
 	}
 }
@@ -538,7 +526,7 @@ int transfer_post(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr 
 		return rc;
 	}
 	if (order_silence())
-		queue_pair_silence();
+		queue_pair_silence(NULL, 0);
 	pthread_mutex_lock(&q->lock);
 	if (q->must_listen && atomic_load(&q->area->filled) == 0)
 		misuse("ibv_post_send: on iWARP the connecting end must send first");

@@ -16,9 +16,9 @@ void transfer_continue(struct queue_pair *q);
 /* The same, from a queue pair's timer. */
 void transfer_retry(struct engine_timer *t);
 
-/* With SIMVERBS_TOUCH in the environment: ends the program if the memory of a send is not as it was
- * when it was posted. To be called when its completion is polled; until then the memory is the
- * adapter's, even if the data has arrived. */
+/* touch.h: ends the program if the memory of a send is not as it was when it was posted. To be
+ * called when its completion is polled; until then the memory is the adapter's, even if the data
+ * has arrived. */
 struct send_entry;
 void transfer_check_untouched(const struct queue_pair *q, const struct send_entry *e);
 

@@ -111,7 +111,7 @@ void end_equip(struct end *e, unsigned receives, int access)
 	e->pd = ibv_alloc_pd(e->id->verbs);
 	e->channel = ibv_create_comp_channel(e->id->verbs);
 	END_NEED(e->pd && e->channel);
-	e->cq = ibv_create_cq(e->id->verbs, 2 * END_SLOTS, NULL, e->channel, 0);
+	e->cq = ibv_create_cq(e->id->verbs, e->cqe ? e->cqe : 2 * END_SLOTS, NULL, e->channel, 0);
 	END_NEED(e->cq != NULL);
 	init.send_cq = init.recv_cq = e->cq;
 	END_NEED(rdma_create_qp(e->id, e->pd, &init) == 0);

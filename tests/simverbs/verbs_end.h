@@ -22,6 +22,7 @@ struct end {
 	uint8_t *memory; /* END_SLOTS slots of END_BYTES */
 	uint8_t ack_timeout; /* for end_resolve(); 0: the adapter's */
 	bool gone; /* its adapter was pulled out: what is destroyed reports EIO */
+	int cqe; /* for end_equip(); 0: enough */
 };
 
 /* What an event was, with what came with it. */
