@@ -132,7 +132,8 @@ struct record_xattr {
 void record_xattr_encode(struct writer *w, const struct record_xattr *r);
 
 /* After ANSWER_RESUME: these whole cells equal what the sink reported. They count as HOLEs in
- * FILE_END's numbers. In FILE_END's digest they count with the digests that the sink sent. */
+ * FILE_END's numbers. In FILE_END's digest they count with the digests that the sink sent. After
+ * ANSWER_CLONED: one for the whole file, which adds nothing to the digest. */
 struct record_have {
 	uint32_t id;
 	uint64_t pos, len;

@@ -43,11 +43,10 @@ int plot_check(const char *file)
 	return try_to_open(file) ? fail("write %s: %m", file) : 0;
 }
 
-static void add_line(struct plot *p, const struct bench *b, const struct series *s, unsigned step)
+static void add_line(struct plot *p, const struct series *s, unsigned step)
 {
 	struct plot_line *l = &p->lines[p->count];
 
-	(void)b;
 	*l = (struct plot_line){.step = step};
 	setting_text(&s->set, l->name, sizeof l->name);
 	for (unsigned i = 0; i < s->count && i < PLOT_POINTS; i++) {
@@ -80,7 +79,7 @@ static void fill_plot(struct plot *p, const struct bench *b)
 		const struct setting *s = &b->series[i].set;
 		bool same = s->transport == first->transport && s->op == first->op;
 
-		add_line(p, b, &b->series[i], same ? i : PLOT_BESIDE);
+		add_line(p, &b->series[i], same ? i : PLOT_BESIDE);
 	}
 	p->limit = b->limit.rate;
 	snprintf(p->limit_name, sizeof p->limit_name, "limit of the link, %s: %.4g GB/s",
