@@ -89,7 +89,7 @@ static void use_texts(const struct options *o)
 
 static void expect_ranges(const struct options *o)
 {
-	expect(o->timeout_ms >= 1000 && o->connect_timeout_ms >= 0 && o->lanes <= LANES_MOST);
+	expect(o->timeout_ms >= 1000 && o->connect_timeout_ms >= 0 && o->lanes <= LANE_COUNT_MAX);
 	expect(o->port_lo <= o->port_hi && o->port_hi <= 65535 && o->tos <= TOS_MOST);
 	expect(o->block_size == 0 ||
 	       (o->block_size >= LANE_BLOCK_MIN && o->block_size <= LANE_BLOCK_MAX));

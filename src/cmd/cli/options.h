@@ -41,7 +41,7 @@ enum action {
 	ACTION_MAKE_KEY,
 };
 
-enum { SSH_ARGS_MAX = 128, LANES_MOST = 64 };
+enum { SSH_ARGS_MAX = 128 };
 
 /* One --include or --exclude, or a file of them ("-": stdin). */
 struct option_pattern {
