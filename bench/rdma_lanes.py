@@ -20,9 +20,9 @@ def start(env, program, *args):
                             stderr=subprocess.PIPE, text=True)
 
 
-def pair(env, program, *args):
-    """Runs a source and a sink. Returns (GB/s, processor seconds of both per GB); None if one failed."""
-    where = ("--rdma", "127.0.0.1", "--port", free_port(), "--seconds", SECONDS, "--settle", SETTLE, *args)
+def pair(env, program, *args, seconds=SECONDS, settle=SETTLE):
+    """Runs a source and a sink. Returns (GB/s, processor seconds of both); None if one failed."""
+    where = ("--rdma", "127.0.0.1", "--port", free_port(), "--seconds", seconds, "--settle", settle, *args)
     sink = start(env, program, "--sink", *where)
     sink.stdout.readline()
     source = start(env, program, "--source", *where)
@@ -35,14 +35,26 @@ def pair(env, program, *args):
     if source.returncode or sink.returncode or not found:
         print("  %s %s: %s" % (program, args, said + sink.stderr.read()), file=sys.stderr)
         return None
-    rate = float(found.group(1))
-    return rate, cpu / (rate * (SECONDS + SETTLE))
+    return float(found.group(1)), cpu
+
+
+def measured(env, argv):
+    """(GB/s, processor seconds per GB without those of a pair that sends almost nothing)"""
+    start_and_end, whole = pair(env, *argv, seconds=0, settle=0), pair(env, *argv)
+    if not start_and_end or not whole:
+        return None
+    return whole[0], (whole[1] - start_and_end[1]) / (whole[0] * (SECONDS + SETTLE))
 
 
 def in_pairs(env, runs, who):
     """({name: [GB/s, ...]}, {name: [processor seconds per GB, ...]}) of {name: (program, arguments...)}, in turn."""
-    got = in_turn(runs, {name: lambda argv=argv: pair(env, *argv) for name, argv in who.items()})
+    got = in_turn(runs, {name: lambda argv=argv: measured(env, argv) for name, argv in who.items()})
     return tuple({name: [r[i] for r in results] for name, results in got.items()} for i in (0, 1))
+
+
+def rates_in_pairs(env, runs, who):
+    got = in_turn(runs, {name: lambda argv=argv: pair(env, *argv) for name, argv in who.items()})
+    return {name: [r[0] for r in results] for name, results in got.items()}
 
 
 def beside_loop(env, runs, kib, depth):
@@ -50,7 +62,6 @@ def beside_loop(env, runs, kib, depth):
     rates, cpu = in_pairs(env, runs, {
         "lanes": ("lane_bench", "--lanes", 1, "--no-check", *shape),
         LOOP: ("send_loop", *shape),
-        "%s, polling" % LOOP: ("send_loop", "--poll", *shape),
         "lanes, with the digest": ("lane_bench", "--lanes", 1, *shape)})
     what = "One lane and a loop of SENDs, %d blocks of %d KiB, %s" % (depth, kib, WHERE)
     size = kib << 10
@@ -63,15 +74,15 @@ def beside_loop(env, runs, kib, depth):
 
 
 def by_number(env, runs):
-    report("Lanes of 12 blocks of 256 KiB, %s" % WHERE, in_pairs(env, runs, {
-        "lanes: %d" % n: ("lane_bench", "--lanes", n, "--no-check") for n in (1, 2, 3, 4, 6, 8)})[0])
+    report("Lanes of 12 blocks of 256 KiB, %s" % WHERE, rates_in_pairs(env, runs, {
+        "lanes: %d" % n: ("lane_bench", "--lanes", n, "--no-check") for n in (1, 2, 3, 4, 6, 8)}))
 
 
 def by_operation(env, runs):
     for kib, depth in ((256, 12), (4, 128)):
-        report("Two lanes by --rdma-op, blocks of %d KiB, %s" % (kib, WHERE), in_pairs(env, runs, {
+        report("Two lanes by --rdma-op, blocks of %d KiB, %s" % (kib, WHERE), rates_in_pairs(env, runs, {
             op: ("lane_bench", "--lanes", 2, "--no-check", "--block-kib", kib, "--depth", depth, "--rdma-op", op)
-            for op in ("send", "write-imm", "write-send")})[0])
+            for op in ("send", "write-imm", "write-send")}))
 
 
 def rdma_lanes(runs):
