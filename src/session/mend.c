@@ -251,8 +251,7 @@ static enum attempt_result accept_lane(struct lane_end *e, uint64_t deadline_ms)
 	return rc < 0 ? ATTEMPT_FATAL : ATTEMPT_FAILED;
 }
 
-/* Returns the index of the rail that this lane tries next; -1: none. */
-static int next_rail(struct lane_end *e, unsigned tries, struct rail *out)
+int mend_next_rail(struct lane_end *e, unsigned tries, struct rail *out)
 {
 	struct session *s = e->s;
 	struct route *r = &s->route;
@@ -299,7 +298,7 @@ static enum attempt_result redial_rails(struct lane_end *e, unsigned round, uint
 	struct rail r;
 	int at;
 
-	for (unsigned tries = 0; (at = next_rail(e, tries, &r)) >= 0; tries++) {
+	for (unsigned tries = 0; (at = mend_next_rail(e, tries, &r)) >= 0; tries++) {
 		uint64_t try_until = clock_ms() + try_ms, stopped = lane_stopped_ms(e->lane);
 
 		if (tries > 0 && !clock_left(until))
@@ -406,7 +405,7 @@ static enum attempt_result redial_once(struct lane_end *e, bool first, unsigned 
 {
 	char no_rdma[FAIL_TEXT_MAX];
 	struct rail r;
-	bool have_rail = next_rail(e, 0, &r) >= 0;
+	bool have_rail = mend_next_rail(e, 0, &r) >= 0;
 	bool rdma_first = have_rail && (e->was_rdma || (first && !route_knocked(e->s)));
 	bool rdma_last;
 	int return_ms = RETURN_AS_PLANNED;

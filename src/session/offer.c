@@ -246,6 +246,7 @@ int route_listen(struct session *s, unsigned round)
 void offer_prepare_memory(struct lane_end *e)
 {
 	union address at;
+	uint64_t began;
 
 	pthread_mutex_lock(&e->s->lock);
 	at = e->s->route.prepare_at;
@@ -253,7 +254,9 @@ void offer_prepare_memory(struct lane_end *e)
 	/* Registering cannot be interrupted. */
 	if (e->prepared || e->unprepared || at.sa.sa_family == AF_UNSPEC || lane_aborted(e->lane))
 		return;
+	began = clock_ms();
 	e->unprepared = verbs_prepare(e->lane, &at, &e->prepared) < 0;
+	lane_stop_clock(e->lane, clock_ms() - began);
 	if (e->unprepared)
 		log_debug("lane %u: %s", e->index, failed()->text);
 	fail_clear();

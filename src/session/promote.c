@@ -7,10 +7,10 @@
  * But one lost message of InfiniBand's connection manager alone costs 4.3 s (cma.c:
  * CMA_CM_RESPONSE_TIMEOUT), and a busy subnet manager or a switch that restarts costs more. So a
  * thread of the connecting end goes on trying while the lanes use TCP. It knocks (verbs_knock()),
- * which costs the lanes nothing. Once that was answered, it breaks the lanes' TCP wires, one after
- * the other. The thread of each lane then mends as after any other break: it fences the wire, and
- * connects over RDMA, or over TCP again if that fails. So no block is lost, and the other end needs
- * to know nothing of promotion.
+ * which costs the lanes nothing. Once that was answered, it takes one lane after the other: it
+ * registers the lane's memory, and breaks its TCP wire. The thread of the lane then mends as after
+ * any other break: it fences the wire, and connects over RDMA, or over TCP again if that fails. So
+ * no block is lost, and the other end needs to know nothing of promotion.
  *
  * That a knock was answered does not show that blocks get through. So the first lane of a rail goes
  * alone: the others follow when a block was stored over it.
@@ -19,6 +19,7 @@
 #include <string.h>
 #include "base/clock.h"
 #include "base/log.h"
+#include "host/own_address.h"
 #include "session/session_impl.h"
 
 enum {
@@ -95,8 +96,36 @@ static void pause_after_failure(struct promoter *p)
 	p->due_ms = p->paused_until_ms;
 }
 
-/* Breaks the lane's TCP wire, if the lane is to be promoted. Returns true if it did. */
-static bool break_lane(struct lane_end *e)
+/* Registers the lane's memory for a rail, while the lane goes on over TCP: gigabytes take seconds.
+ * Returns -1 if that is not possible. *out stays NULL if the lane's thread has to do it. */
+static int prepare_lane(struct lane_end *e, const struct rail *r, struct verbs **out)
+{
+	union address at = r->from;
+
+	if (at.sa.sa_family == AF_UNSPEC && own_address_toward(&r->to, &at) < 0)
+		return 0;
+	if (!verbs_behind(&at) || verbs_prepare(e->lane, &at, out) == 0)
+		return 0;
+	log_debug("lane %u stays with TCP: %s", e->index, failed()->text);
+	fail_clear();
+	return -1;
+}
+
+/* Whether the lane is to be promoted now, and whether it lacks registered memory for that. */
+static bool may_promote(struct lane_end *e, bool *lacks_memory)
+{
+	bool may;
+
+	pthread_mutex_lock(&e->s->lock);
+	may = is_candidate(e) && !e->s->promoter.stop;
+	*lacks_memory = may && !e->prepared;
+	pthread_mutex_unlock(&e->s->lock);
+	return may;
+}
+
+/* Breaks the lane's TCP wire, and gives it the prepared memory (or NULL), if it is still to be
+ * promoted. Returns true if it did. */
+static bool break_lane(struct lane_end *e, struct verbs *prepared)
 {
 	struct session *s = e->s;
 	bool ordered;
@@ -105,10 +134,16 @@ static bool break_lane(struct lane_end *e)
 	ordered = is_candidate(e) && !s->promoter.stop;
 	if (ordered) {
 		e->promote = true;
+		/* An attempt that failed meanwhile may have left its own. */
+		if (!e->prepared) {
+			e->prepared = prepared;
+			prepared = NULL;
+		}
 		/* If the thread has just found the wire broken, it has not begun to mend. */
 		lane_break_wire(e->lane, promote_why);
 	}
 	pthread_mutex_unlock(&s->lock);
+	verbs_unprepare(prepared);
 	return ordered;
 }
 
@@ -172,7 +207,15 @@ static enum proof await_proof(struct lane_end *e, bool proven[static OFFER_MAX])
 /* Promotes the lane, if it is to be promoted. Returns -1 if no other lane may follow now. */
 static int promote_lane(struct lane_end *e, bool proven[static OFFER_MAX])
 {
-	if (!break_lane(e))
+	struct verbs *prepared = NULL;
+	bool lacks_memory;
+	struct rail r;
+
+	if (!may_promote(e, &lacks_memory))
+		return 0;
+	if (mend_next_rail(e, 0, &r) < 0 || (lacks_memory && prepare_lane(e, &r, &prepared) < 0))
+		return -1;
+	if (!break_lane(e, prepared))
 		return 0;
 	await_promotion(e);
 	return await_proof(e, proven) == PROOF_LEFT ? -1 : 0;

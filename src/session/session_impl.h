@@ -154,7 +154,9 @@ struct lane_end {
 	bool down_sent; /* down_sent_epoch is valid */
 	uint32_t down_sent_epoch; /* of the last LANE_DOWN that was sent */
 	unsigned shortages; /* TCP connections in a row for which this host had no resources */
-	struct verbs *prepared; /* memory for the next RDMA wire, or NULL */
+	/* Memory for the next RDMA wire, or NULL. Changes while the lane is mending; the thread
+	 * that promotes lanes may set it at other times, with the lock held. */
+	struct verbs *prepared;
 	bool unprepared; /* it could not be prepared */
 	bool was_rdma; /* the last wire was RDMA, so the next may be */
 	unsigned rail; /* rail of its last RDMA wire; changes only while the lane is mending */
@@ -255,6 +257,9 @@ int route_on_offer(struct session *s, const struct frame *f);
 int route_on_choice(struct session *s, const struct frame *f);
 int route_on_noroute(struct session *s, const struct frame *f);
 int route_on_detour(struct session *s, const struct frame *f);
+
+/* Returns the index of the rail that this lane tries next in a round; -1: none. */
+int mend_next_rail(struct lane_end *e, unsigned tries, struct rail *out);
 
 /* Connecting end: finds out whether one of the RDMA rails can be used, or becomes one. 0: the lanes
  * may use the route's rails. -1 with a failure. */

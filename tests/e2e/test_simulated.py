@@ -256,6 +256,13 @@ def test_a_sink_that_registers_slowly_costs_no_rdma(bench, tmp_path, lanes):
     assert "over rdma " in said and "TCP" not in said and "no answer" not in said, said
 
 
+def test_memory_that_cannot_be_registered_takes_no_time_from_the_next_attempt(bench, tmp_path):
+    """With a conductor the first lane has 2.5 s for RDMA at both addresses."""
+    r = copy(bench, tmp_path, "delay:ibv_reg_mr,n=1,late=3000;fail:ibv_reg_mr,n=1,errno=14", "--lanes=1",
+             transport="--transport=auto")
+    assert r.code == 0 and "over rdma " in r.errors() and "TCP" not in r.errors(), r.errors()
+
+
 @pytest.mark.skipif(SOFTWARE, reason="software adapters lose nothing")
 @pytest.mark.may_skip("any", "software adapters lose nothing", on="sim")
 def test_lanes_return_to_rdma_when_it_works(bench, tmp_path):

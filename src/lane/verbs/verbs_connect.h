@@ -57,8 +57,9 @@ const struct lane_private *verbs_caller_request(const struct verbs_caller *c);
 int verbs_next_caller(struct verbs_listener *v, struct verbs_caller **out);
 /* Rejects the caller without having made a queue pair. */
 void verbs_refuse(struct verbs_caller *c);
-/* Registers the lane's memory with the device behind a local address, for a caller that will come:
- * the caller's time runs while its request has no answer. In the lane's thread. */
+/* Registers the lane's memory with the device behind a local address, for a wire that will be made.
+ * The lane may use another wire meanwhile, so any thread may do it; it does not stop the lane's
+ * clock. */
 int verbs_prepare(struct lane *l, const union address *at, struct verbs **out);
 /* v may be NULL. */
 void verbs_unprepare(struct verbs *v);

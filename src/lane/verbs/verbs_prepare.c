@@ -4,7 +4,6 @@
  * has an id of the device, so that the device stays open, and no queues. */
 
 #include <string.h>
-#include "base/clock.h"
 #include "lane/verbs/verbs_impl.h"
 
 void verbs_drop_prepared(struct verbs **prepared)
@@ -71,20 +70,16 @@ void verbs_keep_memory(struct verbs *v, struct verbs **prepared)
 
 int verbs_prepare(struct lane *l, const union address *at, struct verbs **out)
 {
-	uint64_t began = clock_ms();
 	struct verbs *v;
-	int rc = open_device_of(l, at, &v);
 
-	if (rc)
+	if (open_device_of(l, at, &v))
 		return -1;
 	if (verbs_examine(v) || verbs_equip_memory(v)) {
 		verbs_free(v);
-		rc = -1;
-	} else {
-		*out = v;
+		return -1;
 	}
-	lane_stop_clock(l, clock_ms() - began);
-	return rc;
+	*out = v;
+	return 0;
 }
 
 void verbs_unprepare(struct verbs *v)

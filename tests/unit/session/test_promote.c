@@ -26,6 +26,10 @@ enum { BLOCKS = 1500, SOME_BLOCKS = 20, A_WHILE_MS = 500, CONNECT_MS = 4000, LON
 static struct pair p;
 static _Atomic bool rdma_works; /* from the first knock on */
 static _Atomic unsigned dials[PAIR_LANES], connected[PAIR_LANES];
+static _Atomic unsigned given; /* connections with memory that was prepared */
+/* Memory of the source's lanes: prepared, of which as many blocks moved meanwhile; freed unused. */
+static _Atomic unsigned prepared, moved, dropped;
+static _Atomic bool prepare_fails; /* the source's */
 static _Atomic unsigned sink_prepares;
 static _Atomic bool sink_waits; /* with its memory */
 static _Atomic bool holds; /* the sink stores no block that came over RDMA */
@@ -39,6 +43,7 @@ int __wrap_verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key
 int __wrap_verbs_knock(struct lane *l, const struct lane_key *key, const union address *from,
 		       const union address *to, uint64_t deadline_ms);
 int __wrap_verbs_prepare(struct lane *l, const union address *at, struct verbs **out);
+void __wrap_verbs_unprepare(struct verbs *v);
 bool __wrap_verbs_present(char *why, size_t size);
 bool __wrap_verbs_behind(const union address *addr);
 int __wrap_porter_listen_rdma(struct porter *porter, const union address *addr, unsigned lo,
@@ -50,8 +55,11 @@ int __wrap_verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key
 {
 	unsigned k = lane_index(l);
 
-	(void)from, (void)memory, (void)began_ms;
+	(void)from, (void)began_ms;
 	atomic_fetch_add(&dials[k], 1);
+	if (*memory)
+		atomic_fetch_add(&given, 1);
+	*memory = NULL;
 	if (!atomic_load(&rdma_works))
 		return fail_as(OUT_CONNECT, "no answer");
 	if (tcp_dial(l, epoch, key, to, 1, deadline_ms, out) < 0)
@@ -70,11 +78,30 @@ int __wrap_verbs_knock(struct lane *l, const struct lane_key *key, const union a
 
 int __wrap_verbs_prepare(struct lane *l, const union address *at, struct verbs **out)
 {
-	(void)l, (void)at, (void)out;
-	atomic_fetch_add(&sink_prepares, 1);
-	while (atomic_load(&sink_waits) && !lane_aborted(l))
-		pause_ms(2);
-	return fail_as(OUT_TRANSPORT, "no memory there");
+	static max_align_t memory;
+	_Atomic uint64_t *done;
+
+	(void)at;
+	if (lane_side_of(l) == LANE_SINK) {
+		atomic_fetch_add(&sink_prepares, 1);
+		while (atomic_load(&sink_waits) && !lane_aborted(l))
+			pause_ms(2);
+		return fail_as(OUT_TRANSPORT, "no memory there");
+	}
+	if (atomic_load(&prepare_fails))
+		return fail_as(OUT_MEMLOCK, "no memory here");
+	done = &p.ends[SOURCE].jobs[lane_index(l)].done;
+	if (await_count(done, atomic_load(done) + SOME_BLOCKS))
+		atomic_fetch_add(&moved, SOME_BLOCKS);
+	atomic_fetch_add(&prepared, 1);
+	*out = (struct verbs *)&memory;
+	return 0;
+}
+
+void __wrap_verbs_unprepare(struct verbs *v)
+{
+	if (v)
+		atomic_fetch_add(&dropped, 1);
 }
 
 bool __wrap_verbs_present(char *why, size_t size)
@@ -132,6 +159,11 @@ static int setup(void **state)
 		atomic_store(&connected[k], 0);
 	}
 	atomic_store(&rdma_works, false);
+	atomic_store(&given, 0);
+	atomic_store(&prepared, 0);
+	atomic_store(&moved, 0);
+	atomic_store(&dropped, 0);
+	atomic_store(&prepare_fails, false);
 	atomic_store(&sink_prepares, 0);
 	atomic_store(&sink_waits, false);
 	atomic_store(&holds, false);
@@ -185,6 +217,39 @@ static unsigned sum(const _Atomic unsigned number[PAIR_LANES])
 
 /* ---- promotion --------------------------------------------------------------------------------
  */
+
+/* Blocks move over TCP while the memory is registered, and the new wire gets that memory. */
+static void test_a_lane_uses_tcp_until_its_memory_is_ready(void **state)
+{
+	(void)state;
+	open_pair(2);
+	pair_start(&p, BLOCKS);
+	finish_pair();
+	for (unsigned k = 0; k < 2; k++) {
+		assert_int_equal(atomic_load(&connected[k]), 1);
+		assert_int_equal(atomic_load(&p.ends[SOURCE].s->ends[k].transport), TRANSPORT_RDMA);
+	}
+	assert_int_equal(atomic_load(&prepared), 2);
+	assert_int_equal(atomic_load(&moved), 2 * SOME_BLOCKS);
+	assert_int_equal(atomic_load(&given), 2);
+	assert_int_equal(atomic_load(&dropped), 0);
+}
+
+static void test_a_lane_without_memory_keeps_its_tcp_wire(void **state)
+{
+	unsigned first;
+
+	(void)state;
+	atomic_store(&prepare_fails, true);
+	open_pair(2);
+	pair_start(&p, BLOCKS);
+	finish_pair();
+	/* Those before the first data. */
+	first = atomic_load(&dials[0]);
+	assert_true(first > 0);
+	assert_int_equal(sum(dials), first);
+	assert_int_equal(pair_seen(&p, SOURCE, MSG_LANE_DOWN), first);
+}
 
 static void test_other_lanes_follow_once_a_block_was_stored(void **state)
 {
@@ -300,6 +365,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		T(test_a_lane_uses_tcp_until_its_memory_is_ready),
+		T(test_a_lane_without_memory_keeps_its_tcp_wire),
 		T(test_other_lanes_follow_once_a_block_was_stored),
 		T(test_no_lane_follows_one_that_stored_no_block),
 		T(test_each_relapse_doubles_the_pause),
