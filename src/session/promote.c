@@ -4,8 +4,8 @@
  * Promotion: lanes that had to take TCP return to RDMA.
  *
  * An attempt over RDMA gets little time, so that data soon begins over TCP where RDMA is blocked.
- * But one lost message of InfiniBand's connection manager alone costs 4.3 s (cma.c:
- * CMA_CM_RESPONSE_TIMEOUT), and a busy subnet manager or a switch that restarts costs more. So a
+ * But a busy subnet manager, a switch that restarts, or several lost messages of InfiniBand's
+ * connection manager cost more (one that is lost: verbs_connect.c, choose_answer_ms()). So a
  * thread of the connecting end goes on trying while the lanes use TCP. It knocks (verbs_knock()),
  * which costs the lanes nothing. Once that was answered, it takes one lane after the other: it
  * registers the lane's memory, and breaks its TCP wire. The thread of the lane then mends as after

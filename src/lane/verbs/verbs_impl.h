@@ -198,8 +198,9 @@ struct cm_event {
 	int status;
 	struct lane_refusal why; /* REJECTED: code 0 where the peer gave no reason */
 };
-/* Waits for the next event of v->id. Skips hints: that a neighbour's address has changed, and that
- * an earlier connection is forgotten. Returns 0; -1 at the deadline or if the lane was aborted. */
+/* Waits for the next event of v->id. Skips hints: that the network device of the id has another
+ * hardware address, as when a bond fails over, and that an earlier connection is forgotten. Returns
+ * 0; -1 at the deadline or if the lane was aborted. */
 int verbs_next_event(struct verbs *v, uint64_t until_ms, struct cm_event *out);
 /* Waits for one kind of event. */
 int verbs_expect_event(struct verbs *v, enum rdma_cm_event_type want, uint64_t until_ms);
