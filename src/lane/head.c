@@ -55,7 +55,7 @@ enum {
 	AT_NUMBER = 16,
 	AT_POS = 24,
 	AT_FILE = 32,
-	AT_ZERO = 36,
+	AT_PLAIN_LEN = 36,
 	AT_HASH = 40,
 };
 
@@ -112,7 +112,7 @@ void head_encode(const struct head *h, uint8_t to[static LANE_HEAD])
 	write_u64(to + AT_NUMBER, h->number);
 	write_u64(to + AT_POS, h->pos);
 	write_u32(to + AT_FILE, h->file);
-	write_u32(to + AT_ZERO, 0);
+	write_u32(to + AT_PLAIN_LEN, h->plain_len);
 	write_u64(to + AT_HASH, h->hash[0]);
 	write_u64(to + AT_HASH + 8, h->hash[1]);
 	write_u64(to + HEAD_CHECKED, XXH3_64bits(to, HEAD_CHECKED));
@@ -133,10 +133,14 @@ int head_decode(const uint8_t from[static LANE_HEAD], uint32_t room, struct head
 	h->number = read_u64(from + AT_NUMBER);
 	h->pos = read_u64(from + AT_POS);
 	h->file = read_u32(from + AT_FILE);
+	h->plain_len = read_u32(from + AT_PLAIN_LEN);
 	h->hash[0] = read_u64(from + AT_HASH);
 	h->hash[1] = read_u64(from + AT_HASH + 8);
-	if (read_u32(from + AT_ZERO) != 0)
-		return fail_as(OUT_PROTOCOL, "block head from the peer: reserved bytes are not 0");
+	if (h->plain_len != 0)
+		return fail_as(
+			OUT_PROTOCOL,
+			"block head from the peer: compressed from %u bytes, which is reserved",
+			h->plain_len);
 	if (h->kind != BLOCK_RECORDS && h->kind != BLOCK_EXTENT)
 		return fail_as(OUT_PROTOCOL, "block head from the peer: unknown kind %u", h->kind);
 	if (h->lane >= LANE_COUNT_MAX)

@@ -114,6 +114,8 @@ void msg_hello_encode(struct writer *w, const struct msg_hello *m)
 	put_u64(w, m->host_id);
 	put_u8(w, m->rdma_op);
 	put_u16(w, m->rails);
+	put_u8(w, m->encrypt);
+	put_u32(w, m->ciphers);
 	put_bytes(w, m->nonce, sizeof m->nonce);
 	put_str(w, m->host);
 	put_str(w, m->no_rdma);
@@ -146,6 +148,9 @@ int msg_hello_decode(const struct frame *f, struct msg_hello *m)
 	m->rdma_op = take_u8(&d.r);
 	decoder_require(&d, m->rdma_op <= RDMA_OP_WRITE_SEND, "rdma_op");
 	m->rails = take_u16(&d.r);
+	m->encrypt = take_u8(&d.r);
+	decoder_require(&d, m->encrypt < ENCRYPT_WISHES, "encrypt");
+	m->ciphers = take_u32(&d.r);
 	take_bytes(&d.r, m->nonce, sizeof m->nonce);
 	decoder_require(&d, true, "nonce");
 	take_text(&d, m->host, sizeof m->host, "host");
@@ -481,6 +486,8 @@ void msg_times_encode(struct writer *w, const struct msg_times *m)
 	put_u64(w, m->ns_hottest);
 	put_u64(w, m->ns_busiest);
 	put_u64(w, m->ns_longest);
+	put_u64(w, m->ns_cipher);
+	put_u64(w, m->ns_compress);
 }
 
 void times_take(struct decoder *d, struct msg_times *m)
@@ -507,6 +514,8 @@ void times_take(struct decoder *d, struct msg_times *m)
 	m->ns_hottest = take_u64(&d->r);
 	m->ns_busiest = take_u64(&d->r);
 	m->ns_longest = take_u64(&d->r);
+	m->ns_cipher = take_u64(&d->r);
+	m->ns_compress = take_u64(&d->r);
 }
 
 int msg_times_decode(const struct frame *f, struct msg_times *m)

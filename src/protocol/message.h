@@ -100,6 +100,8 @@ int frame_head_decode(const uint8_t from[static FRAME_HEAD], uint8_t *type, uint
 
 enum transport { TRANSPORT_AUTO = 0, TRANSPORT_RDMA = 1, TRANSPORT_TCP = 2, TRANSPORT_SSH = 3 };
 enum role { ROLE_SOURCE = 1, ROLE_SINK = 2 };
+/* Whether an end's user wants blocks encrypted. */
+enum encrypt { ENCRYPT_AUTO = 0, ENCRYPT_ON = 1, ENCRYPT_OFF = 2, ENCRYPT_WISHES };
 
 struct msg_hello {
 	uint16_t version;
@@ -117,6 +119,9 @@ struct msg_hello {
 	uint64_t host_id; /* equal on two ends that share a host and network namespace */
 	uint8_t rdma_op; /* enum rdma_op that this end's user requested */
 	uint16_t rails; /* most adapters (RDMA places) to spread lanes over; 0: no bound */
+	/* Reserved for encryption: both are 0, and terms_agree() refuses anything else. */
+	uint8_t encrypt; /* enum encrypt that this end's user requested */
+	uint32_t ciphers; /* bits: the ciphers that this end has */
 	uint8_t nonce[NONCE_SIZE];
 	char host[HOST_MAX]; /* name of this end in messages */
 	char no_rdma[TEXT_MAX];
@@ -299,6 +304,8 @@ struct msg_times {
 	/* The maximum over the lanes, in order: time on a processor or waiting for one; time at its
 	 * input or output; all time that it counted. */
 	uint64_t ns_hottest, ns_busiest, ns_longest;
+	/* Reserved for encryption and compression, in either direction: 0. */
+	uint64_t ns_cipher, ns_compress;
 };
 void msg_times_encode(struct writer *w, const struct msg_times *m);
 int msg_times_decode(const struct frame *f, struct msg_times *m);

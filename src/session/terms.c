@@ -114,13 +114,25 @@ static int agree_rdma(const struct msg_hello *mine, const struct msg_hello *peer
 	return 0;
 }
 
+/* No user may believe that data is encrypted when it is not. */
+static int refuse_reserved(const struct msg_hello *end)
+{
+	if (end->encrypt == ENCRYPT_AUTO && end->ciphers == 0)
+		return 0;
+	return fail_as(OUT_PROTOCOL,
+		       "%s states a wish for encryption (%u) or ciphers (0x%x), which are "
+		       "reserved: this release cannot encrypt blocks",
+		       end->host, end->encrypt, end->ciphers);
+}
+
 int terms_agree(const struct msg_hello *mine, const struct msg_hello *peer, struct terms *out)
 {
 	*out = (struct terms){.same_host = mine->host_id == peer->host_id};
 	if (mine->role == peer->role)
 		return fail_as(OUT_PROTOCOL, "both ends are %ss",
 			       mine->role == ROLE_SOURCE ? "source" : "sink");
-	if (agree_want(mine, peer, out) < 0 || agree_sizes(mine, peer, out) < 0)
+	if (refuse_reserved(mine) < 0 || refuse_reserved(peer) < 0 ||
+	    agree_want(mine, peer, out) < 0 || agree_sizes(mine, peer, out) < 0)
 		return -1;
 	agree_verbs(mine, peer, out);
 	return agree_rdma(mine, peer, out);

@@ -295,7 +295,7 @@ class Session:
         self.results = []
 
     def our_hello(self, theirs, **over):
-        values = dict({"rdma_op": 0, "rails": 0, **theirs}, role=self.role, nonce=self.nonce, host="mallory", lockable=0,
+        values = dict({"rdma_op": 0, "rails": 0, "encrypt": 0, "ciphers": 0, **theirs}, role=self.role, nonce=self.nonce, host="mallory", lockable=0,
                       no_rdma="none", want=TCP)
         return {**values, **over}
 

@@ -75,14 +75,15 @@ TIMES = dict(
     ns_block=(0, 0x0807060504030201, U64), ns_store=(0, 0x1817161514131211, U64),
     ns_finish=(0, 0x2827262524232221, U64), ns_cpu=(0, 0x3132333435363738, U64),
     ns_hottest=(0, 0x3837363534333231, U64), ns_busiest=(0, 0x4847464544434241, U64),
-    ns_longest=(0, 0x5857565554535251, U64))
+    ns_longest=(0, 0x5857565554535251, U64), ns_cipher=(0, 0x6867666564636261, U64),
+    ns_compress=(0, 0x7877767574737271, U64))
 
 SAMPLES = {
     "HELLO": dict(
         version=(wire.VERSION,) * 3, role=(1, 2, 2), want=(0, 2, 3), features=COUNTS[0],
         lanes=(1, 2, LANES), memory=COUNTS[1], lockable=(0, 8 << 20, U64),
-        timeout_ms=(0, 15000, 2**31 - 1), host_id=COUNTS[2], rdma_op=(0, 2, 3), rails=(0, 2, U16), nonce=run(32),
-        host=text("storage2", HOST), no_rdma=text("no active port", TEXT), **SHAPE),
+        timeout_ms=(0, 15000, 2**31 - 1), host_id=COUNTS[2], rdma_op=(0, 2, 3), rails=(0, 2, U16),
+        encrypt=(0, 1, 2), ciphers=(0, 0x31323334, U32), nonce=run(32), host=text("storage2", HOST), no_rdma=text("no active port", TEXT), **SHAPE),
     "OFFER": dict(round=(0, 1, 1), places=([], places(2, 0), places(32, U16)),
                   no_rdma=text("rdma off", TEXT)),
     "CHOICE": dict(transport=(1, 2, 3), why=text("no route", TEXT)),

@@ -143,7 +143,8 @@ TIMES = [("kind", "u8"), ("same_host", "u8"), ("used", "u16"), ("cpus", "u16"), 
          ("block", "u32")] + [
     (name, "u64") for name in (
         "window", "moved", "ns_fill", "ns_free", "ns_send", "ns_idle", "ns_paced", "ns_block",
-        "ns_store", "ns_finish", "ns_cpu", "ns_hottest", "ns_busiest", "ns_longest")]
+        "ns_store", "ns_finish", "ns_cpu", "ns_hottest", "ns_busiest", "ns_longest",
+        "ns_cipher", "ns_compress")]
 NO_TOTAL = {name: 0 for name, _ in TOTAL}
 COUNTS = [(name, "u64") for name in (
     "regular", "dirs", "symlinks", "hard_links", "nodes", "created", "deleted", "sent", "had",
@@ -157,7 +158,7 @@ MESSAGES = {
         ("version", "u16"), ("role", "u8"), ("want", "u8"), ("features", "u64"),
         ("lanes", "u16"), ("depth", "u16"), ("block_size", "u32"), ("memory", "u64"),
         ("lockable", "u64"), ("timeout_ms", "u32"), ("host_id", "u64"), ("rdma_op", "u8"),
-        ("rails", "u16"), ("nonce", 32),
+        ("rails", "u16"), ("encrypt", "u8"), ("ciphers", "u32"), ("nonce", 32),
         ("host", "text"), ("no_rdma", "text")]),
     "OFFER": (2, [("round", "u8"), ("places", "places"), ("no_rdma", "text")]),
     "CHOICE": (3, [("transport", "u8"), ("why", "text")]),
@@ -335,7 +336,7 @@ def hash128(data, pos):
 
 BLOCK_HEAD = [("magic", 4), ("version", "u8"), ("kind", "u8"), ("lane", "u16"),
               ("epoch", "u32"), ("len", "u32"), ("number", "u64"), ("pos", "u64"),
-              ("file", "u32"), ("zero", "u32"), ("hash_low", "u64"), ("hash_high", "u64")]
+              ("file", "u32"), ("plain_len", "u32"), ("hash_low", "u64"), ("hash_high", "u64")]
 CREDIT = [("magic", 4), ("epoch", "u32"), ("stored", "u64")]
 LANE_HELLO = [("magic", 4), ("version", "u8"), ("from", "u8"), ("accepting", "u8"),
               ("zero", "u8"), ("lane", "u16"), ("depth", "u16"), ("epoch", "u32"),
@@ -348,7 +349,7 @@ ZERO = {"version": 1, "zero": 0, "zeros": b""}
 
 
 def block_head(**values):
-    head = put(BLOCK_HEAD, {"magic": b"SLB\x93", **ZERO, **values})
+    head = put(BLOCK_HEAD, {"magic": b"SLB\x93", "plain_len": 0, **ZERO, **values})
     return head + struct.pack("<Q", hash64(head))
 
 

@@ -218,7 +218,7 @@ def test_start_truncated_at_every_byte_fails(arena):
 
 
 def test_hello_truncated_at_every_byte_fails(arena):
-    for cut in range(0, 88, 1 if COUNT > 1 else 4):
+    for cut in range(0, 93, 1 if COUNT > 1 else 4):
         e = arena.sink().orders()
         hello = wire.body("HELLO", **e.our_hello(e.frames.expect("HELLO")))
         e.frames.raw(wire.frame("HELLO", hello[:cut]))

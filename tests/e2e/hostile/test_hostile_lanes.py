@@ -24,7 +24,7 @@ BLOCKS = {
     "number-2^64-1": lambda lane: lane.block(b"", number=U64),
     "another-version": lambda lane: lane.block(b"", version=2),
     "another-magic": lambda lane: lane.block(b"", magic=b"SLC\x93"),
-    "not-zero": lambda lane: lane.block(b"", zero=1),
+    "compressed": lambda lane: lane.block(b"", plain_len=1),
     "longer-than-a-block": lambda lane: lane.block(b"", len=lane.session.block_size + 1),
     "of-4-GiB": lambda lane: lane.block(b"", len=U32),
     "a-credit": lambda lane: wire.credit(epoch=0, stored=0) * 4,

@@ -102,7 +102,21 @@ static void test_invalid_heads_are_refused(void **arg)
 	assert_head_refused(31, 0x80, "position");
 	assert_head_refused(31, 0xff, "position");
 	for (unsigned i = 36; i < 40; i++)
-		assert_head_refused(i, 1, "reserved bytes are not 0");
+		assert_head_refused(i, 1, "which is reserved");
+}
+
+static void test_uncompressed_length_is_reserved(void **arg)
+{
+	struct head h = a_head;
+	uint8_t bytes[LANE_HEAD];
+
+	(void)arg;
+	h.plain_len = 0x01020304;
+	head_encode(&h, bytes);
+	assert_memory_equal(bytes + 36, "\4\3\2\1", 4);
+	assert_int_equal(head_decode(bytes, ROOM, &h), -1);
+	assert_int_equal(failed()->code, OUT_PROTOCOL);
+	assert_non_null(strstr(failed()->text, "compressed from 16909060 bytes"));
 }
 
 static void test_full_block_is_accepted(void **arg)
@@ -470,6 +484,7 @@ int main(void)
 		cmocka_unit_test(test_head_layout_matches_the_protocol),
 		cmocka_unit_test(test_any_flipped_bit_of_a_head_is_damage),
 		cmocka_unit_test(test_invalid_heads_are_refused),
+		cmocka_unit_test(test_uncompressed_length_is_reserved),
 		cmocka_unit_test(test_full_block_is_accepted),
 		cmocka_unit_test(test_seal_is_xxh3_seeded_with_the_position),
 		cmocka_unit_test(test_seal_covers_several_cells),

@@ -53,6 +53,8 @@ static inline void sample_hello(enum sample_size size, struct writer *w)
 		.host_id = OF(0, 0x2122232425262728, UINT64_MAX),
 		.rdma_op = OF(RDMA_OP_AUTO, RDMA_OP_WRITE_IMM, RDMA_OP_WRITE_SEND),
 		.rails = OF(0, 2, UINT16_MAX),
+		.encrypt = OF(ENCRYPT_AUTO, ENCRYPT_ON, ENCRYPT_OFF),
+		.ciphers = OF(0, 0x31323334, UINT32_MAX),
 	};
 	sample_bytes(size, m.nonce, sizeof m.nonce);
 	TEXT("storage2", m.host);
@@ -246,6 +248,8 @@ static inline struct msg_times sample_times_of(enum sample_size size)
 		.ns_hottest = OF(0, 0x3837363534333231, UINT64_MAX),
 		.ns_busiest = OF(0, 0x4847464544434241, UINT64_MAX),
 		.ns_longest = OF(0, 0x5857565554535251, UINT64_MAX),
+		.ns_cipher = OF(0, 0x6867666564636261, UINT64_MAX),
+		.ns_compress = OF(0, 0x7877767574737271, UINT64_MAX),
 	};
 }
 

@@ -115,6 +115,30 @@ static void test_smaller_values_are_agreed_on(void **state)
 	assert_memory_equal(&t, &u, sizeof t);
 }
 
+/* Never ignored: a user must not believe that data is encrypted when it is not. */
+static void test_encryption_is_reserved(void **state)
+{
+	static const struct {
+		uint8_t encrypt;
+		uint32_t ciphers;
+	} wishes[] = {
+		{ENCRYPT_ON, 0}, {ENCRYPT_OFF, 0}, {ENCRYPT_AUTO, 1}, {ENCRYPT_AUTO, 1u << 31}};
+	struct msg_hello a = hello_of(ROLE_SOURCE), b = hello_of(ROLE_SINK);
+	struct terms t;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof wishes / sizeof *wishes; i++) {
+		b.encrypt = wishes[i].encrypt;
+		b.ciphers = wishes[i].ciphers;
+		assert_int_equal(terms_agree(&a, &b, &t), -1);
+		assert_int_equal(failed()->code, OUT_PROTOCOL);
+		assert_non_null(strstr(failed()->text, "far states a wish for encryption"));
+		assert_non_null(strstr(failed()->text, "reserved"));
+		assert_int_equal(terms_agree(&b, &a, &t), -1);
+		assert_int_equal(failed()->code, OUT_PROTOCOL);
+	}
+}
+
 /* A peer may shorten our timeout, but not below the minimum. */
 static void test_peer_timeout_is_bounded_below(void **state)
 {
@@ -1164,6 +1188,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		T(test_smaller_values_are_agreed_on),
+		T(test_encryption_is_reserved),
 		T(test_peer_timeout_is_bounded_below),
 		T(test_either_memory_limit_bounds_the_lanes),
 		T(test_rdma_needs_both_ends),
