@@ -223,6 +223,7 @@ void lane_hello_encode(const struct lane_hello *h, uint8_t to[static LANE_HELLO_
 	put_u8(&w, h->from);
 	put_u8(&w, h->accepting);
 	put_u8(&w, 0);
+	put_u64(&w, h->session);
 	put_u16(&w, h->lane);
 	put_u16(&w, h->depth);
 	put_u32(&w, h->epoch);
@@ -259,6 +260,7 @@ int lane_hello_decode(const uint8_t from[static LANE_HELLO_SIZE], struct lane_he
 	h->from = take_u8(&r);
 	h->accepting = take_u8(&r);
 	pad = take_u8(&r);
+	h->session = take_u64(&r);
 	h->lane = take_u16(&r);
 	h->depth = take_u16(&r);
 	h->epoch = take_u32(&r);
@@ -393,6 +395,7 @@ void lane_token(const struct lane_key *key, uint16_t lane, uint32_t epoch,
 
 	put_bytes(&w, "sluice token", strlen("sluice token"));
 	put_bytes(&w, key->nonces, sizeof key->nonces);
+	put_u64(&w, key->session);
 	put_u16(&w, lane);
 	put_u32(&w, epoch);
 	/* If the MAC fails, the token is random, so that no peer can guess it. */

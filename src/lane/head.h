@@ -18,8 +18,7 @@ struct head {
 	uint64_t number; /* of the block in its lane, counted from 0 */
 	uint32_t len;
 	uint32_t file;
-	/* bytes of the data before compression; 0: not compressed. Reserved: decoded heads have 0
-	 */
+	/* bytes of the data before compression; 0: not compressed. Reserved: only 0 decodes */
 	uint32_t plain_len;
 	uint64_t pos;
 	uint64_t hash[2]; /* of the data, as in struct block */
@@ -54,10 +53,13 @@ struct lane_ring {
 
 /* The first message on a wire in each direction. The connecting end sends first, then the accepting
  * end. */
-enum { LANE_HELLO_SIZE = 64, LANE_MAC = 32, LANE_TOKEN = 16, LANE_SECRET = 32 };
+enum { LANE_HELLO_SIZE = 72, LANE_MAC = 32, LANE_TOKEN = 16, LANE_SECRET = 32 };
 struct lane_hello {
 	uint8_t from; /* enum lane_side of the sender */
 	uint8_t accepting; /* 0: from the connecting end, 1: from the accepting end */
+	/* The accepting end's (struct lane_key). At a fixed offset, so that a listener of several
+	 * sessions can tell the callers apart without decoding the hello. */
+	uint64_t session;
 	uint16_t lane;
 	uint32_t epoch;
 	uint32_t block_size;
@@ -73,6 +75,9 @@ int lane_hello_decode(const uint8_t from[static LANE_HELLO_SIZE], struct lane_he
 struct lane_key {
 	uint8_t secret[LANE_SECRET];
 	uint8_t nonces[2][32];
+	/* The id under which the end that accepts the connection knows this session, as announced
+	 * in its OFFER; 0: it sent none. Not secret: it identifies, and the MAC authenticates. */
+	uint64_t session;
 };
 /* HMAC-SHA256(secret, "sluice lane" || nonces || every other field of the hello). */
 void lane_hello_sign(struct lane_hello *h, const struct lane_key *key);
@@ -86,7 +91,7 @@ struct lane_private {
 	uint32_t epoch;
 	uint16_t depth;
 	uint32_t block_size;
-	uint8_t token[LANE_TOKEN]; /* lane_token() of this lane and epoch; valid once */
+	uint8_t token[LANE_TOKEN]; /* lane_token() of this session, lane and epoch; valid once */
 };
 void lane_private_encode(const struct lane_private *p, uint8_t to[static LANE_PRIVATE_SIZE]);
 /* len may exceed what was sent, because the CM pads with zeros. */

@@ -10,6 +10,7 @@ void hello_write_ring(const struct lane *l, uint32_t epoch, bool accepting,
 	struct lane_hello h = {
 		.from = (uint8_t)lane_side_of(l),
 		.accepting = accepting,
+		.session = key->session,
 		.lane = (uint16_t)lane_index(l),
 		.epoch = epoch,
 		.block_size = lane_block_size(l),
@@ -41,6 +42,9 @@ int hello_check_ring(const struct lane *l, uint32_t epoch, bool accepting,
 	if (h.from == lane_side_of(l))
 		return fail_as(OUT_PROTOCOL, "lane hello: both ends are %ss",
 			       h.from == LANE_SOURCE ? "source" : "sink");
+	if (h.session != key->session)
+		return fail_as(OUT_PROTOCOL, "lane hello: session %016llx, expected %016llx",
+			       (unsigned long long)h.session, (unsigned long long)key->session);
 	if (h.lane != lane_index(l) || h.epoch != epoch)
 		return fail_as(OUT_PROTOCOL,
 			       "lane hello: lane %u epoch %u, expected lane %u epoch %u", h.lane,

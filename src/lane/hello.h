@@ -13,8 +13,9 @@
 void hello_write(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
 		 uint8_t to[static LANE_HELLO_SIZE]);
 
-/* Checks the other end's hello. Returns 0 if that end has the session's secret and names this lane,
- * epoch and sizes, and the other side; else -1 with OUT_AUTH or OUT_PROTOCOL. */
+/* Checks the other end's hello. Returns 0 if that end has the session's secret and names the key's
+ * session, this lane, epoch and sizes, and the other side; else -1 with OUT_AUTH or OUT_PROTOCOL.
+ */
 int hello_check(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
 		const uint8_t from[static LANE_HELLO_SIZE]);
 

@@ -161,6 +161,7 @@ int msg_hello_decode(const struct frame *f, struct msg_hello *m)
 void msg_offer_encode(struct writer *w, const struct msg_offer *m)
 {
 	put_u8(w, m->round);
+	put_u64(w, m->session);
 	put_u8(w, m->count);
 	for (unsigned i = 0; i < m->count; i++) {
 		put_u8(w, m->places[i].transport);
@@ -197,6 +198,8 @@ int msg_offer_decode(const struct frame *f, struct msg_offer *m)
 
 	m->round = take_u8(&d.r);
 	decoder_require(&d, m->round <= 1, "round");
+	m->session = take_u64(&d.r);
+	decoder_require(&d, m->session != 0, "session");
 	m->count = take_u8(&d.r);
 	decoder_require(&d, m->count <= 2 * OFFER_MAX, "count");
 	for (unsigned i = 0; i < m->count && !d.wrong; i++) {

@@ -140,6 +140,7 @@ struct offer_place {
 };
 struct msg_offer {
 	uint8_t round; /* 0; 1 after the roles were swapped */
+	uint64_t session; /* not 0: the id of this session at the listening end (lane/head.h) */
 	uint8_t count; /* at most 2 * OFFER_MAX */
 	struct offer_place places[2 * OFFER_MAX];
 	char no_rdma[TEXT_MAX]; /* if the offer has no RDMA place: why */

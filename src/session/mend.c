@@ -157,7 +157,7 @@ enum attempt_result mend_over_rail(struct lane_end *e, const struct rail *r, uin
 
 		if (epoch == UINT32_MAX)
 			return fail_out_of_epochs(e);
-		rc = verbs_dial(e->lane, epoch, &e->s->key, from, &r->to, &e->prepared, began,
+		rc = verbs_dial(e->lane, epoch, &e->s->dial_key, from, &r->to, &e->prepared, began,
 				deadline_ms, &w);
 		deadline_ms = mend_move_deadline(e, deadline_ms, stopped);
 		began = mend_move_deadline(e, began, stopped);
@@ -181,7 +181,7 @@ enum attempt_result mend_over_tcp(struct lane_end *e, const union address *to, u
 
 	if (epoch == UINT32_MAX)
 		return fail_out_of_epochs(e);
-	if (tcp_dial(e->lane, epoch, &e->s->key, to, n, deadline_ms, &w) < 0)
+	if (tcp_dial(e->lane, epoch, &e->s->dial_key, to, n, deadline_ms, &w) < 0)
 		return attempt_over_tcp_failed(e, epoch);
 	e->shortages = 0;
 	return attach_wire(e, epoch, w, TRANSPORT_TCP);

@@ -212,7 +212,7 @@ static int open_lanes(struct session *s)
 
 int route_listen(struct session *s, unsigned round)
 {
-	struct msg_offer m = {.round = (uint8_t)round};
+	struct msg_offer m = {.round = (uint8_t)round, .session = s->key.session};
 	bool prepares;
 
 	if (!s->porter) {

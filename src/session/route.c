@@ -62,6 +62,7 @@ int route_on_offer(struct session *s, const struct frame *f)
 	if (fits) {
 		r->offers[m.round] = m;
 		r->offered[m.round] = true;
+		s->dial_key.session = m.session;
 		session_nudge(s);
 	}
 	pthread_mutex_unlock(&s->lock);
@@ -316,7 +317,7 @@ static bool knock_at(struct session *s, const struct rail *r)
 
 	if (r->software || r->mute)
 		return false;
-	if (verbs_knock(s->ends[0].lane, &s->key, from, &r->to, clock_ms() + KNOCK_MS) == 0)
+	if (verbs_knock(s->ends[0].lane, &s->dial_key, from, &r->to, clock_ms() + KNOCK_MS) == 0)
 		return true;
 	log_debug("RDMA still cannot be used: %s", failed()->text);
 	return false;

@@ -285,15 +285,33 @@ static int lanes_open(struct session *s)
 	return 0;
 }
 
-static int session_begin(struct session *s)
+static void set_key(const struct session *s, struct lane_key *key)
 {
 	unsigned source = s->o.role == ROLE_SOURCE ? 0 : 1;
 
+	memcpy(key->secret, s->o.secret, sizeof key->secret);
+	memcpy(key->nonces[source], s->mine.nonce, NONCE_SIZE);
+	memcpy(key->nonces[1 - source], s->peer.nonce, NONCE_SIZE);
+}
+
+/* route_on_offer() sets dial_key.session, perhaps at the same time. */
+static int make_keys(struct session *s)
+{
+	set_key(s, &s->key);
+	set_key(s, &s->dial_key);
+	/* With --transport=ssh no OFFER could announce an id. */
+	while (s->terms.want != TRANSPORT_SSH && s->key.session == 0)
+		if (random_bytes(&s->key.session, sizeof s->key.session) < 0)
+			return -1;
+	return 0;
+}
+
+static int session_begin(struct session *s)
+{
 	if (hello_send(s) < 0 || hello_wait(s) < 0)
 		return -1;
-	memcpy(s->key.secret, s->o.secret, sizeof s->key.secret);
-	memcpy(s->key.nonces[source], s->mine.nonce, NONCE_SIZE);
-	memcpy(s->key.nonces[1 - source], s->peer.nonce, NONCE_SIZE);
+	if (make_keys(s) < 0)
+		return -1;
 	if (lanes_open(s) < 0)
 		return -1;
 	return s->o.listens ? route_listen(s, 0) : 0;
@@ -387,6 +405,7 @@ void session_close(struct session *s)
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
 	explicit_bzero(&s->key, sizeof s->key);
+	explicit_bzero(&s->dial_key, sizeof s->dial_key);
 	explicit_bzero(&s->o, sizeof s->o);
 	free(s);
 	fail_again(&f);

@@ -175,7 +175,9 @@ struct session {
 	struct control *control;
 	struct msg_hello mine, peer;
 	struct terms terms;
-	struct lane_key key;
+	/* For lanes that this end accepts, and for those that it dials. They differ in the id of
+	 * the session: each end chooses one for when it listens. */
+	struct lane_key key, dial_key;
 	uint32_t rtt_us; /* of the control channel at the beginning; 0: unknown */
 	union address local; /* address of the control connection at this end; family 0: none */
 	struct porter *porter; /* o.porter, or own_porter */

@@ -213,12 +213,12 @@ class Lane:
     def greet(self):
         """Exchanges hellos, as the connecting end."""
         self.raw(self.hello())
-        heard = self.take(64)
+        heard = self.take(wire.LANE_HELLO_SIZE)
         return wire.parse_lane_hello(self.session.key, heard)
 
     def answer(self):
         """Exchanges hellos, as the accepting end."""
-        heard = wire.parse_lane_hello(self.session.key, self.take(64))
+        heard = wire.parse_lane_hello(self.session.key, self.take(wire.LANE_HELLO_SIZE))
         self.raw(self.hello(accepting=1))
         return heard
 
@@ -314,6 +314,7 @@ class Session:
     def offered(self):
         """Waits for the OFFER of the other end, and keeps its TCP port."""
         self.offer = self.frames.expect("OFFER")
+        self.key.session = self.offer["session"]
         self.port = [p["port"] for p in self.offer["places"] if p["transport"] == TCP][0]
         return self.offer
 
@@ -337,9 +338,10 @@ class Session:
         """Listens, sends an OFFER, and returns the listening socket."""
         listener = socket.create_server((self.host, 0))
         listener.settimeout(PATIENCE)
+        self.key.session = struct.unpack("<Q", os.urandom(8))[0] | 1
         place = dict(transport=TCP, family=4, port=listener.getsockname()[1],
                      addr=socket.inet_aton(self.host), rate=0, adapter=0)
-        self.frames.send("OFFER", **{"round": 0, "places": [place], "no_rdma": "", **offer})
+        self.frames.send("OFFER", **{"round": 0, "session": self.key.session, "places": [place], "no_rdma": "", **offer})
         self.listener = listener
         return listener
 

@@ -84,7 +84,7 @@ SAMPLES = {
         lanes=(1, 2, LANES), memory=COUNTS[1], lockable=(0, 8 << 20, U64),
         timeout_ms=(0, 15000, 2**31 - 1), host_id=COUNTS[2], rdma_op=(0, 2, 3), rails=(0, 2, U16),
         encrypt=(0, 1, 2), ciphers=(0, 0x31323334, U32), nonce=run(32), host=text("storage2", HOST), no_rdma=text("no active port", TEXT), **SHAPE),
-    "OFFER": dict(round=(0, 1, 1), places=([], places(2, 0), places(32, U16)),
+    "OFFER": dict(round=(0, 1, 1), session=(1, 0x0102030405060708, U64), places=([], places(2, 0), places(32, U16)),
                   no_rdma=text("rdma off", TEXT)),
     "CHOICE": dict(transport=(1, 2, 3), why=text("no route", TEXT)),
     "NOROUTE": NOROUTE,
@@ -205,7 +205,7 @@ def of_size(values, size):
 
 def key(size):
     at = SIZES.index(size)
-    return wire.Key(run(32)[at], run(32)[at], run(32, 100)[at])
+    return wire.Key(run(32)[at], run(32)[at], run(32, 100)[at], (0, 0x0102030405060708, U64)[at])
 
 
 @pytest.fixture(scope="module")
@@ -286,6 +286,7 @@ def test_changed_head_does_not_parse():
     for at in range(64):
         with pytest.raises(wire.Malformed):
             wire.parse_block_head(head[:at] + bytes([head[at] ^ 1]) + head[at + 1:])
+    for at in range(len(hello)):
         with pytest.raises(wire.Malformed):
             wire.parse_lane_hello(key("usual"),
                                   hello[:at] + bytes([hello[at] ^ 1]) + hello[at + 1:])

@@ -160,7 +160,7 @@ MESSAGES = {
         ("lockable", "u64"), ("timeout_ms", "u32"), ("host_id", "u64"), ("rdma_op", "u8"),
         ("rails", "u16"), ("encrypt", "u8"), ("ciphers", "u32"), ("nonce", 32),
         ("host", "text"), ("no_rdma", "text")]),
-    "OFFER": (2, [("round", "u8"), ("places", "places"), ("no_rdma", "text")]),
+    "OFFER": (2, [("round", "u8"), ("session", "u64"), ("places", "places"), ("no_rdma", "text")]),
     "CHOICE": (3, [("transport", "u8"), ("why", "text")]),
     "NOROUTE": (4, NOROUTE),
     "LANE_DOWN": (5, [("lane", "u16"), ("epoch", "u32"), ("why", "text")]),
@@ -339,12 +339,13 @@ BLOCK_HEAD = [("magic", 4), ("version", "u8"), ("kind", "u8"), ("lane", "u16"),
               ("file", "u32"), ("plain_len", "u32"), ("hash_low", "u64"), ("hash_high", "u64")]
 CREDIT = [("magic", 4), ("epoch", "u32"), ("stored", "u64")]
 LANE_HELLO = [("magic", 4), ("version", "u8"), ("from", "u8"), ("accepting", "u8"),
-              ("zero", "u8"), ("lane", "u16"), ("depth", "u16"), ("epoch", "u32"),
+              ("zero", "u8"), ("session", "u64"), ("lane", "u16"), ("depth", "u16"), ("epoch", "u32"),
               ("block_size", "u32"), ("ring", "u64"), ("ring_key", "u32")]
 NOTICE = [("magic", 4), ("epoch", "u32"), ("slot", "u32"), ("len", "u32")]
 LANE_PRIVATE = [("magic", 4), ("version", "u8"), ("zeros", 3), ("lane", "u16"),
                 ("depth", "u16"), ("epoch", "u32"), ("block_size", "u32"), ("zero", "u32"),
                 ("token", 16)]
+LANE_HELLO_SIZE = 72
 ZERO = {"version": 1, "zero": 0, "zeros": b""}
 
 
@@ -378,28 +379,30 @@ def notice(**values):
 
 
 class Key:
-    """The key of a lane's HMACs: the session's secret and both nonces."""
+    """The key of a lane's HMACs: the session's secret and both nonces; and the id of the session in the OFFER of the
+    end that accepts, 0 without an OFFER."""
 
-    def __init__(self, secret, source_nonce, sink_nonce):
+    def __init__(self, secret, source_nonce, sink_nonce, session=0):
         self.secret = secret
         self.nonces = source_nonce + sink_nonce
+        self.session = session
 
     def mac(self, label, data):
         return hmac.new(self.secret, label + self.nonces + data, hashlib.sha256).digest()
 
     def token(self, lane, epoch):
-        return self.mac(b"sluice token", struct.pack("<HI", lane, epoch))[:16]
+        return self.mac(b"sluice token", struct.pack("<QHI", self.session, lane, epoch))[:16]
 
 
 def lane_hello(key, /, **values):
-    hello = put(LANE_HELLO, {"magic": b"SLH\x93", "ring": 0, "ring_key": 0, **ZERO, **values})
+    hello = put(LANE_HELLO, {"magic": b"SLH\x93", "session": key.session, "ring": 0, "ring_key": 0, **ZERO, **values})
     return hello + key.mac(b"sluice lane", hello)
 
 
 def parse_lane_hello(key, data):
-    if len(data) != 64 or not hmac.compare_digest(data[32:], key.mac(b"sluice lane", data[:32])):
+    if len(data) != LANE_HELLO_SIZE or not hmac.compare_digest(data[40:], key.mac(b"sluice lane", data[:40])):
         raise Malformed("lane hello")
-    return take_all(LANE_HELLO, data[:32])
+    return take_all(LANE_HELLO, data[:40])
 
 
 def lane_private(key, /, **values):

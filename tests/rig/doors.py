@@ -9,7 +9,7 @@ from arena import spoiled
 from hosts import SLOW
 
 import wire
-from peer import SINK, SOURCE, U16, U32
+from peer import SINK, SOURCE, U16, U32, U64
 
 KEY = "sluice-key-1:" + "5e" * 32
 
@@ -54,10 +54,11 @@ HELLO_TO_NOBODY = wire.lane_hello(wire.Key(bytes(32), bytes(32), bytes(32)),
                                      "depth": 12, "block_size": 256 << 10})
 # The bytes that a caller sends to a lane's port, made from an honest hello.
 STRANGERS = {
-    "garbage": lambda lane: os.urandom(4096), "zeros": lambda lane: bytes(64),
-    "tls": lambda lane: b"\x16\3\1\0\xf0" + bytes(59), "http": lambda lane: b"GET / HTTP/1.1\r\n" * 4,
+    "garbage": lambda lane: os.urandom(4096), "zeros": lambda lane: bytes(72),
+    "tls": lambda lane: b"\x16\3\1\0\xf0" + bytes(67), "http": lambda lane: b"GET / HTTP/1.1\r\n" * 5,
     "wrong-key": lambda lane: lane.hello(key=wire.Key(bytes(32), bytes(32), bytes(32))),
     "from-a-sink": lambda lane: lane.hello(**{"from": SINK}), "from-0": lambda lane: lane.hello(**{"from": 0}),
+    "session-0": lambda lane: lane.hello(session=0), "another-session": lambda lane: lane.hello(session=U64),
     "accepting": lambda lane: lane.hello(accepting=1), "lane-1": lambda lane: lane.hello(lane=1),
     "lane-64": lambda lane: lane.hello(lane=64), "lane-65535": lambda lane: lane.hello(lane=U16),
     "last-epoch": lambda lane: lane.hello(epoch=U32), "depth-0": lambda lane: lane.hello(depth=0),
@@ -65,6 +66,6 @@ STRANGERS = {
     "another-block": lambda lane: lane.hello(block_size=4096), "version-2": lambda lane: lane.hello(version=2),
     "not-zero": lambda lane: lane.hello(zero=1), "a-key-without-a-ring": lambda lane: lane.hello(ring_key=1),
     "a-ring-of-a-source": lambda lane: lane.hello(ring=4096, ring_key=1),
-    "magic": lambda lane: lane.hello(magic=b"SLX\x93"), "a-bit-of-the-mac": lambda lane: spoiled(lane.hello(), 63),
-    "half": lambda lane: lane.hello()[:63],
+    "magic": lambda lane: lane.hello(magic=b"SLX\x93"), "a-bit-of-the-mac": lambda lane: spoiled(lane.hello(), 71),
+    "half": lambda lane: lane.hello()[:71],
 }

@@ -111,11 +111,12 @@ static void check_tcp_caller(struct porter *p, struct stranger *s)
 			 failed()->text);
 		return;
 	}
-	if (h.accepting || h.from != p->terms.peer ||
+	if (h.accepting || h.from != p->terms.peer || h.session != p->terms.key.session ||
 	    !fits_terms(p, h.lane, h.epoch, h.depth, h.block_size)) {
-		log_info("rejected a connection for lane %u: its role, lane, epoch or sizes do not "
-			 "match",
-			 h.lane);
+		log_info(
+			"rejected a connection for lane %u: its role, session, lane, epoch or sizes do "
+			"not match",
+			h.lane);
 		return;
 	}
 	c.epoch = h.epoch;

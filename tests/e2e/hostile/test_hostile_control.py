@@ -21,8 +21,8 @@ from peer import (RDMA, SINK, SOURCE, SPARSE, SSH, TCP, TOTAL_NONE, U32, U64, da
 # ---- states: the messages that each allows ---------------------------------------------------------
 
 ANYTHING = {
-    "OFFER": dict(round=0, places=[], no_rdma=""),
-    "OFFER-1": dict(round=1, places=[], no_rdma=""),
+    "OFFER": dict(round=0, session=1, places=[], no_rdma=""),
+    "OFFER-1": dict(round=1, session=1, places=[], no_rdma=""),
     "CHOICE": dict(transport=TCP, why=""),
     "CHOICE-rdma": dict(transport=RDMA, why=""),
     "CHOICE-ssh": dict(transport=SSH, why=""),
@@ -165,6 +165,7 @@ def test_reflected_hello_fails(arena):
 
 # ---- frames -----------------------------------------------------------------------------------
 
+SESSION = struct.pack("<Q", 1)
 RAW = {
     "type-0": wire.frame(0), "type-16": wire.frame(16), "type-63": wire.frame(63),
     "type-78": wire.frame(78), "type-255": wire.frame(255),
@@ -176,10 +177,11 @@ RAW = {
     "text": b"Welcome to mallory!\r\n" * 4, "tls": b"\x16\3\1\2\0\1\0\1\xfc\3\3" + bytes(90),
     "zeros": bytes(70000), "ones": b"\xff" * 70000,
     "a-text-longer-than-its-frame": wire.frame("NOROUTE", b"\0\xff\xff"),
-    "an-offer-of-255": wire.frame("OFFER", b"\0\xff" + bytes(5100) + b"\0\0"),
-    "an-offer-of-33": wire.frame("OFFER", b"\0\x21" + b"\2\4\1\1\x7f\0\0\1" .ljust(25, b"\0") * 33 +
+    "an-offer-of-255": wire.frame("OFFER", b"\0" + SESSION + b"\xff" + bytes(5100) + b"\0\0"),
+    "an-offer-of-33": wire.frame("OFFER", b"\0" + SESSION + b"\x21" + b"\2\4\1\1\x7f\0\0\1" .ljust(25, b"\0") * 33 +
                                  b"\0\0"),
-    "an-offer-cut-short": wire.frame("OFFER", b"\0\x20" + bytes(20)),
+    "an-offer-cut-short": wire.frame("OFFER", b"\0" + SESSION + b"\x20" + bytes(20)),
+    "an-offer-of-session-0": wire.message("OFFER", round=0, session=0, places=[], no_rdma=""),
 }
 
 

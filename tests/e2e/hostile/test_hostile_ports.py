@@ -43,7 +43,7 @@ def test_useless_offers_swap_the_roles_or_fail(arena, what):
     """The roles swap, or there is no route: never a copy, never a hang."""
     e = arena.source(listens=False, connect_timeout_ms=1000, timeout_ms=3000).orders()
     e.hello()
-    e.frames.send("OFFER", round=0, places=OFFERS[what], no_rdma="")
+    e.frames.send("OFFER", round=0, session=1, places=OFFERS[what], no_rdma="")
     assert e.frames.expect("NOROUTE")["round"] == 0
     assert e.frames.expect("OFFER")["round"] == 1
     e.frames.send("NOROUTE", round=1, why="\x1b[31mno way back")
@@ -56,7 +56,7 @@ def test_useless_offers_swap_the_roles_or_fail(arena, what):
 def test_invalid_offer_fails(arena, what):
     e = arena.source(listens=False).orders()
     e.hello()
-    e.frames.send("OFFER", round=0, places=BAD_OFFERS[what], no_rdma="")
+    e.frames.send("OFFER", round=0, session=1, places=BAD_OFFERS[what], no_rdma="")
     fails(e, 12)
 
 
@@ -64,11 +64,11 @@ def test_second_offer_fails(arena):
     e = arena.source(listens=False).orders()
     e.hello()
     e.listen()
-    e.frames.send("OFFER", round=0, places=[place("127.0.0.1", 9)], no_rdma="")
+    e.frames.send("OFFER", round=0, session=1, places=[place("127.0.0.1", 9)], no_rdma="")
     fails(e, 12)
 
 
-@pytest.mark.parametrize("answer", ["nothing", "garbage", "its-own", "wrong-key", "wrong-lane",
+@pytest.mark.parametrize("answer", ["nothing", "garbage", "its-own", "wrong-key", "wrong-lane", "wrong-session",
                                     "wrong-role", "another-epoch", "another-shape", "half"])
 def test_peer_without_the_secret_gets_no_data(arena, answer):
     """Nothing of the file is sent to a peer without the secret."""
@@ -76,11 +76,11 @@ def test_peer_without_the_secret_gets_no_data(arena, answer):
     e.hello()
     listener = e.listen()
     lane = e.accept(answer=False)
-    heard = lane.take(64)
+    heard = lane.take(wire.LANE_HELLO_SIZE)
     lane.raw({
-        "nothing": b"", "garbage": os.urandom(64), "its-own": heard,
+        "nothing": b"", "garbage": os.urandom(wire.LANE_HELLO_SIZE), "its-own": heard,
         "wrong-key": lane.hello(1, key=wire.Key(bytes(32), bytes(32), bytes(32))),
-        "wrong-lane": lane.hello(1, lane=1), "wrong-role": lane.hello(1, **{"from": SOURCE}),
+        "wrong-lane": lane.hello(1, lane=1), "wrong-session": lane.hello(1, session=1), "wrong-role": lane.hello(1, **{"from": SOURCE}),
         "another-epoch": lane.hello(1, epoch=9), "another-shape": lane.hello(1, depth=1),
         "half": lane.hello(1)[:32]}[answer])
     listener.close()

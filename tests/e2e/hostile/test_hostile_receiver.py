@@ -348,10 +348,10 @@ def test_replayed_bytes_open_nothing(arena):
     proxy = Proxy(rdrecv.port)
     rdsend = sender(arena, proxy.port, "--", "sh", "-c",
                     "head -c 300000 /dev/zero; sleep 2; head -c 300000 /dev/zero")
-    wait_until(lambda: any(h[:4] == b"SLH\x93" and len(h) >= 64 for h in list(proxy.heard)) or
+    wait_until(lambda: any(h[:4] == b"SLH\x93" and len(h) >= wire.LANE_HELLO_SIZE for h in list(proxy.heard)) or
                rdsend.proc.poll() is not None)
     time.sleep(0.3)
-    hellos = [bytes(h[:64]) for h in proxy.heard if h[:4] == b"SLH\x93"]
+    hellos = [bytes(h[:wire.LANE_HELLO_SIZE]) for h in proxy.heard if h[:4] == b"SLH\x93"]
     handshakes = [bytes(h) for h in proxy.heard if h[:1] == b"\x16"]
     assert hellos and handshakes
     for said in hellos + handshakes:

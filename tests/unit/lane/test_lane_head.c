@@ -210,12 +210,14 @@ static struct lane_key a_key(void)
 		key.nonces[0][i] = (uint8_t)(100 + i);
 		key.nonces[1][i] = (uint8_t)(200 + i);
 	}
+	key.session = 0x1112131415161718;
 	return key;
 }
 
 static const struct lane_hello a_hello = {
 	.from = LANE_SINK,
 	.accepting = 1,
+	.session = 0x1112131415161718,
 	.lane = 5,
 	.epoch = 0x01020304,
 	.block_size = 262144,
@@ -223,15 +225,15 @@ static const struct lane_hello a_hello = {
 };
 
 /*
- * The mac was computed with Python: hmac.new(secret, b"sluice lane" + nonces + first 32 bytes,
+ * The mac was computed with Python: hmac.new(secret, b"sluice lane" + nonces + first 40 bytes,
  * "sha256"); so was the token below.
  */
 static const uint8_t a_hello_bytes[LANE_HELLO_SIZE] = {
-	'S',  'L',  'H',  0x93, 1,    2,    1,    0,    5,    0,    12,   0,    4,
-	3,    2,    1,    0,    0,    4,    0,    0,    0,    0,    0,    0,    0,
-	0,    0,    0,    0,    0,    0,    0x79, 0xbb, 0x50, 0x07, 0x9d, 0x2e, 0x20,
-	0x71, 0x45, 0xff, 0xc4, 0x56, 0x83, 0x4b, 0xc4, 0x5f, 0x50, 0x76, 0xf7, 0x9f,
-	0xfd, 0x97, 0x31, 0xf6, 0xcb, 0xf0, 0xf2, 0x6c, 0x6a, 0x56, 0x26, 0x78,
+	'S',  'L',  'H',  0x93, 0x01, 0x02, 0x01, 0x00, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12,
+	0x11, 0x05, 0x00, 0x0c, 0x00, 0x04, 0x03, 0x02, 0x01, 0x00, 0x00, 0x04, 0x00, 0x00, 0x00,
+	0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x4e, 0x7c, 0xbb, 0xd5, 0xea,
+	0xf1, 0x67, 0xab, 0xf5, 0x1a, 0x5f, 0xd4, 0x5c, 0x9f, 0xc8, 0xdd, 0x0d, 0x2d, 0x22, 0x14,
+	0x5e, 0x1b, 0x6b, 0x5f, 0x2a, 0x6f, 0x46, 0x73, 0xd5, 0xa3, 0x40, 0x48,
 };
 
 static void test_hello_layout_matches_the_protocol(void **arg)
@@ -249,6 +251,7 @@ static void test_hello_layout_matches_the_protocol(void **arg)
 	assert_int_equal(lane_hello_verify(&h, &key), 0);
 	assert_int_equal(h.from, a_hello.from);
 	assert_int_equal(h.accepting, a_hello.accepting);
+	assert_true(h.session == a_hello.session);
 	assert_int_equal(h.lane, a_hello.lane);
 	assert_int_equal(h.epoch, a_hello.epoch);
 	assert_int_equal(h.block_size, a_hello.block_size);
@@ -274,7 +277,7 @@ static void test_any_flipped_bit_of_a_hello_is_refused(void **arg)
 static void test_hello_is_bound_to_one_key(void **arg)
 {
 	(void)arg;
-	for (unsigned i = 0; i < sizeof(struct lane_key); i++) {
+	for (unsigned i = 0; i < offsetof(struct lane_key, session); i++) {
 		struct lane_key key = a_key();
 		struct lane_hello h;
 
@@ -342,8 +345,8 @@ static void test_hello_carries_a_ring(void **arg)
 	h.ring = (struct lane_ring){0x1122334455667000, 0x01020304};
 	lane_hello_sign(&h, &key);
 	lane_hello_encode(&h, bytes);
-	assert_memory_equal(bytes + 20, "\x00\x70\x66\x55\x44\x33\x22\x11\x04\x03\x02\x01", 12);
-	for (unsigned i = 20 * 8; i < 32 * 8; i++) {
+	assert_memory_equal(bytes + 28, "\x00\x70\x66\x55\x44\x33\x22\x11\x04\x03\x02\x01", 12);
+	for (unsigned i = 28 * 8; i < 40 * 8; i++) {
 		bytes[i / 8] ^= (uint8_t)(1 << i % 8);
 		assert_true(lane_hello_decode(bytes, &got) || lane_hello_verify(&got, &key));
 		bytes[i / 8] ^= (uint8_t)(1 << i % 8);
@@ -440,8 +443,8 @@ static void test_tokens_differ(void **arg)
 {
 	struct lane_key key = a_key();
 	uint8_t first[LANE_TOKEN], other[LANE_TOKEN];
-	const uint8_t want[LANE_TOKEN] = {0xac, 0xda, 0x5a, 0x27, 0x98, 0xab, 0xcf, 0xa7,
-					  0x4e, 0x55, 0xd2, 0xfa, 0x5d, 0xb5, 0x0f, 0x36};
+	const uint8_t want[LANE_TOKEN] = {0xf9, 0x44, 0x7b, 0xc2, 0xb9, 0x5f, 0x52, 0xd2,
+					  0xb1, 0x6c, 0x74, 0x75, 0x34, 0xa0, 0x95, 0x67};
 
 	(void)arg;
 	lane_token(&key, 5, 0x01020304, first);
@@ -450,6 +453,10 @@ static void test_tokens_differ(void **arg)
 	assert_memory_not_equal(first, other, sizeof first);
 	lane_token(&key, 5, 0x01020305, other);
 	assert_memory_not_equal(first, other, sizeof first);
+	key.session ^= 1;
+	lane_token(&key, 5, 0x01020304, other);
+	assert_memory_not_equal(first, other, sizeof first);
+	key.session ^= 1;
 	key.nonces[1][31] ^= 1;
 	lane_token(&key, 5, 0x01020304, other);
 	assert_memory_not_equal(first, other, sizeof first);

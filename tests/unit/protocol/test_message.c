@@ -174,13 +174,14 @@ static void each_field_has_its_range(void **state)
 		{MSG_HELLO, 51, 1, ENCRYPT_WISHES, "encrypt"},
 		{MSG_HELLO, 88, 2, HOST_MAX, "host"},
 		{MSG_OFFER, 0, 1, 2, "round"},
-		{MSG_OFFER, 1, 1, 2 * OFFER_MAX + 1, "count"},
-		{MSG_OFFER, 1, 1, 255, "count"},
-		{MSG_OFFER, 2, 1, TRANSPORT_AUTO, "transport"},
-		{MSG_OFFER, 2, 1, TRANSPORT_SSH, "transport"},
-		{MSG_OFFER, 3, 1, 5, "family"},
-		{MSG_OFFER, 4, 2, 0, "port"},
-		{MSG_OFFER, 10, 1, 1, "addr"},
+		{MSG_OFFER, 1, 8, 0, "OFFER from the peer: session"},
+		{MSG_OFFER, 9, 1, 2 * OFFER_MAX + 1, "count"},
+		{MSG_OFFER, 9, 1, 255, "count"},
+		{MSG_OFFER, 10, 1, TRANSPORT_AUTO, "transport"},
+		{MSG_OFFER, 10, 1, TRANSPORT_SSH, "transport"},
+		{MSG_OFFER, 11, 1, 5, "family"},
+		{MSG_OFFER, 12, 2, 0, "port"},
+		{MSG_OFFER, 18, 1, 1, "addr"},
 		{MSG_CHOICE, 0, 1, TRANSPORT_AUTO, "transport"},
 		{MSG_CHOICE, 0, 1, 4, "transport"},
 		{MSG_CHOICE, 1, 2, TEXT_MAX, "why"},
@@ -696,7 +697,7 @@ static void offer_has_at_most_sixteen_places(void **state)
 
 	(void)state;
 	/* The second place is TCP over IPv6. */
-	sent[2 + 25] = TRANSPORT_RDMA;
+	sent[10 + 25] = TRANSPORT_RDMA;
 	assert_int_equal(decode(s, sent, len, &back), -1);
 	assert_non_null(strstr(failed()->text, "count"));
 }

@@ -76,6 +76,7 @@ static struct lane_key sample_key(enum sample_size size)
 	sample_bytes(size, key.nonces[0], sizeof key.nonces[0]);
 	for (unsigned i = 0; i < sizeof key.nonces[1]; i++)
 		key.nonces[1][i] = (uint8_t)OF(0, 100 + i, 255);
+	key.session = OF(0, 0x0102030405060708, UINT64_MAX);
 	return key;
 }
 
@@ -86,6 +87,7 @@ static void print_lane_hello(enum sample_size size)
 	struct lane_hello h = {
 		.from = OF(LANE_SOURCE, LANE_SINK, LANE_SINK),
 		.accepting = OF(0, 1, 1),
+		.session = key.session,
 		.lane = OF(0, 3, LANE_COUNT_MAX - 1),
 		.epoch = OF(0, 0x01020304, UINT32_MAX),
 		.block_size = OF(LANE_BLOCK_MIN, 256 << 10, LANE_BLOCK_MAX),

@@ -64,7 +64,11 @@ static inline void sample_hello(enum sample_size size, struct writer *w)
 
 static inline void sample_offer(enum sample_size size, struct writer *w)
 {
-	struct msg_offer m = {.round = OF(0, 1, 1), .count = OF(0, 2, 2 * OFFER_MAX)};
+	struct msg_offer m = {
+		.round = OF(0, 1, 1),
+		.session = OF(1, 0x0102030405060708, UINT64_MAX),
+		.count = OF(0, 2, 2 * OFFER_MAX),
+	};
 
 	for (unsigned i = 0; i < m.count; i++) {
 		struct offer_place *p = &m.places[i];

@@ -732,7 +732,7 @@ static void test_loopback_is_not_offered_to_other_hosts(void **state)
 static size_t offer_body(uint8_t *to, unsigned round)
 {
 	union address lo = address_loopback(AF_INET, 0);
-	struct msg_offer m = {.round = (uint8_t)round, .count = 1};
+	struct msg_offer m = {.round = (uint8_t)round, .session = 1, .count = 1};
 	struct writer w = writer_of(to, 4096);
 
 	m.places[0] = offer_place_make(&lo, TRANSPORT_TCP, 9);

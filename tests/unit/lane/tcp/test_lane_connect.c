@@ -42,7 +42,7 @@ static int listen_anywhere(union address *at)
 	return fd;
 }
 
-static const struct lane_key key = {.secret = {1, 2, 3}, .nonces = {{4}, {5}}};
+static const struct lane_key key = {.secret = {1, 2, 3}, .nonces = {{4}, {5}}, .session = 6};
 
 static int never_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 {
@@ -87,6 +87,7 @@ static void *answer(void *arg)
 	struct lane_hello h = {
 		.from = (uint8_t)a->side,
 		.accepting = 1,
+		.session = a->key.session,
 		.lane = (uint16_t)a->lane,
 		.epoch = a->epoch,
 		.block_size = 4096,
@@ -195,30 +196,32 @@ static void test_refused_type_of_service_has_a_reason(void **arg)
 
 static void test_wrong_peers_are_refused(void **arg)
 {
-	union address to[6];
-	struct answerer a[5];
+	union address to[7];
+	struct answerer a[6];
 	struct lane *l = open_lane(2, LANE_SOURCE);
 
 	(void)arg;
-	for (unsigned i = 0; i < 5; i++)
+	for (unsigned i = 0; i < 6; i++)
 		a[i] = right_answerer(&to[i]);
 	a[0].key.secret[0] ^= 1;
 	a[1].parrot = true;
 	a[2].epoch = 4;
 	a[3].side = LANE_SOURCE;
 	a[4].lane = 1;
-	to[5] = closed_port();
-	for (unsigned i = 0; i < 5; i++)
+	a[5].key.session ^= 1;
+	to[6] = closed_port();
+	for (unsigned i = 0; i < 6; i++)
 		start(&a[i]);
-	assert_int_equal(dial_connect(l, to, 6, LONG_MS), -1);
+	assert_int_equal(dial_connect(l, to, 7, LONG_MS), -1);
 	assert_int_equal(failed()->code, OUT_AUTH);
-	for (unsigned i = 0; i < 5; i++)
+	for (unsigned i = 0; i < 6; i++)
 		stop_answerer(&a[i]);
 	assert_non_null(strstr(failed()->text, "wrong MAC, so not from the peer"));
 	assert_non_null(strstr(failed()->text, "from the wrong end"));
 	assert_non_null(strstr(failed()->text, "lane 2 epoch 4, expected"));
 	assert_non_null(strstr(failed()->text, "both ends are sources"));
 	assert_non_null(strstr(failed()->text, "lane 1 epoch 5, expected"));
+	assert_non_null(strstr(failed()->text, "session 0000000000000007, expected"));
 	assert_non_null(strstr(failed()->text, "Connection refused"));
 	lane_close(l);
 }

@@ -380,7 +380,7 @@ static void test_porter_does_not_spin_without_descriptors(void **state)
  * ------------------------------------------------------------------------------------------ */
 
 static struct porter_terms terms = {
-	.key = {.secret = {7, 7, 7}},
+	.key = {.secret = {7, 7, 7}, .session = 9},
 	.peer = LANE_SOURCE,
 	.lanes = LANES,
 	.depth = DEPTH,
@@ -399,6 +399,7 @@ static struct lane_hello hello(uint16_t lane, uint32_t epoch)
 {
 	struct lane_hello h = {
 		.from = LANE_SOURCE,
+		.session = terms.key.session,
 		.lane = lane,
 		.epoch = epoch,
 		.depth = DEPTH,
@@ -504,6 +505,11 @@ static void test_callers_with_other_terms_are_refused(void **state)
 	refused(p, h, true);
 	h = hello(0, 0);
 	h.accepting = 1;
+	refused(p, h, true);
+	h = hello(0, 0);
+	h.session ^= 1;
+	refused(p, h, true);
+	h.session = 0;
 	refused(p, h, true);
 	h = hello(0, 0);
 	h.depth++;
