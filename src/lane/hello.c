@@ -14,7 +14,7 @@ void hello_write_ring(const struct lane *l, uint32_t epoch, bool accepting,
 		.lane = (uint16_t)lane_index(l),
 		.epoch = epoch,
 		.block_size = lane_block_size(l),
-		.depth = (uint16_t)lane_depth(l),
+		.depth = (uint16_t)lane_stated_depth(l),
 		.ring = *ring,
 	};
 
@@ -30,7 +30,7 @@ void hello_write(const struct lane *l, uint32_t epoch, bool accepting, const str
 
 int hello_check_ring(const struct lane *l, uint32_t epoch, bool accepting,
 		     const struct lane_key *key, const uint8_t from[static LANE_HELLO_SIZE],
-		     struct lane_ring *ring)
+		     struct lane_ring *ring, uint32_t *depth)
 {
 	struct lane_hello h;
 
@@ -49,19 +49,21 @@ int hello_check_ring(const struct lane *l, uint32_t epoch, bool accepting,
 		return fail_as(OUT_PROTOCOL,
 			       "lane hello: lane %u epoch %u, expected lane %u epoch %u", h.lane,
 			       h.epoch, lane_index(l), epoch);
-	if (h.block_size != lane_block_size(l) || h.depth != lane_depth(l))
-		return fail_as(OUT_PROTOCOL, "lane hello: %u blocks of %u bytes, expected %u of %u",
+	if (h.block_size != lane_block_size(l) || h.depth > lane_depth(l))
+		return fail_as(OUT_PROTOCOL,
+			       "lane hello: %u blocks of %u bytes, expected at most %u of %u",
 			       h.depth, h.block_size, lane_depth(l), lane_block_size(l));
 	*ring = h.ring;
+	*depth = h.depth;
 	return 0;
 }
 
 int hello_check(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
-		const uint8_t from[static LANE_HELLO_SIZE])
+		const uint8_t from[static LANE_HELLO_SIZE], uint32_t *depth)
 {
 	struct lane_ring ring;
 
-	if (hello_check_ring(l, epoch, accepting, key, from, &ring))
+	if (hello_check_ring(l, epoch, accepting, key, from, &ring, depth))
 		return -1;
 	if (ring.at != 0)
 		return fail_as(OUT_PROTOCOL, "lane hello: unexpected ring");

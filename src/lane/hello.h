@@ -14,16 +14,16 @@ void hello_write(const struct lane *l, uint32_t epoch, bool accepting, const str
 		 uint8_t to[static LANE_HELLO_SIZE]);
 
 /* Checks the other end's hello. Returns 0 if that end has the session's secret and names the key's
- * session, this lane, epoch and sizes, and the other side; else -1 with OUT_AUTH or OUT_PROTOCOL.
- */
+ * session, this lane, epoch and block size, a depth of at most the lane's, and the other side; else
+ * -1 with OUT_AUTH or OUT_PROTOCOL. *depth: what it states, for struct wire. */
 int hello_check(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
-		const uint8_t from[static LANE_HELLO_SIZE]);
+		const uint8_t from[static LANE_HELLO_SIZE], uint32_t *depth);
 
 void hello_write_ring(const struct lane *l, uint32_t epoch, bool accepting,
 		      const struct lane_key *key, const struct lane_ring *ring,
 		      uint8_t to[static LANE_HELLO_SIZE]);
 int hello_check_ring(const struct lane *l, uint32_t epoch, bool accepting,
 		     const struct lane_key *key, const uint8_t from[static LANE_HELLO_SIZE],
-		     struct lane_ring *ring);
+		     struct lane_ring *ring, uint32_t *depth);
 
 #endif

@@ -39,6 +39,7 @@ int lane_open(const struct lane_setup *setup, struct lane **out)
 		l->setup.timeout_ms = LANE_TIMEOUT_MS;
 	if (l->setup.rdma_op == RDMA_OP_AUTO)
 		l->setup.rdma_op = RDMA_OP_SEND;
+	atomic_init(&l->stated_depth, setup->depth);
 	l->unstored_end = &l->unstored;
 	l->abort_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (l->abort_fd < 0) {
@@ -137,6 +138,12 @@ void lane_break(struct lane *l, uint32_t epoch, const char *why)
 	pthread_mutex_unlock(&l->lock);
 }
 
+void lane_limit_depth(struct lane *l, uint32_t depth)
+{
+	if (depth >= LANE_DEPTH_MIN && depth <= l->setup.depth)
+		atomic_store(&l->stated_depth, depth);
+}
+
 void lane_stop_clock(struct lane *l, uint64_t ms)
 {
 	l->stopped_ms += ms;
@@ -167,16 +174,20 @@ void lane_skip_to(struct lane *l, uint32_t epoch)
 	pthread_mutex_unlock(&l->lock);
 }
 
+/* bound: 0 means none */
+static uint32_t min_nonzero(uint32_t bound, uint32_t value)
+{
+	return bound && bound < value ? bound : value;
+}
+
 int lane_attach(struct lane *l, struct wire *w, uint64_t stored)
 {
-	uint32_t window;
-
 	drop_wire(l);
-	if (l->setup.side == LANE_SOURCE && lane_apply_credit(l, stored)) {
+	if (l->setup.side == LANE_SOURCE && lane_apply_credit(l, stored, l->sent)) {
 		w->ops->close(w);
 		return -1;
 	}
-	l->granted = lane_stored(l);
+	l->granted = l->on_wire = lane_stored(l);
 	l->damaged_now = false;
 	l->attached_ms = clock_ms();
 	l->attached_stored = lane_stored(l);
@@ -192,8 +203,9 @@ int lane_attach(struct lane *l, struct wire *w, uint64_t stored)
 	if (lane_aborted(l) || (l->break_ordered && l->break_epoch == l->epoch))
 		w->ops->break_(w);
 	pthread_mutex_unlock(&l->lock);
-	window = w->window && w->window < l->setup.depth ? w->window : l->setup.depth;
-	atomic_store_explicit(&l->counts.window, (uint64_t)window * l->setup.block_size,
+	l->wire_depth = min_nonzero(w->depth, lane_stated_depth(l));
+	l->window = min_nonzero(w->window, l->wire_depth);
+	atomic_store_explicit(&l->counts.window, (uint64_t)l->window * l->setup.block_size,
 			      memory_order_relaxed);
 	lane_update_rtt(l);
 	return 0;
@@ -369,6 +381,11 @@ enum lane_side lane_side_of(const struct lane *l)
 uint32_t lane_depth(const struct lane *l)
 {
 	return l->setup.depth;
+}
+
+uint32_t lane_stated_depth(const struct lane *l)
+{
+	return atomic_load(&l->stated_depth);
 }
 
 uint32_t lane_block_size(const struct lane *l)

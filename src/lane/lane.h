@@ -185,6 +185,7 @@ void block_seal(struct block *b);
 unsigned lane_index(const struct lane *l);
 enum lane_side lane_side_of(const struct lane *l);
 uint32_t lane_depth(const struct lane *l);
+uint32_t lane_stated_depth(const struct lane *l); /* see lane_limit_depth() */
 uint32_t lane_block_size(const struct lane *l);
 int lane_timeout_ms(const struct lane *l);
 enum rdma_op lane_rdma_op(const struct lane *l); /* never AUTO */
@@ -234,6 +235,11 @@ void lane_skip_to(struct lane *l, uint32_t epoch);
  * lane_stopped_ms() returns the sum. */
 void lane_stop_clock(struct lane *l, uint64_t ms);
 uint64_t lane_stopped_ms(const struct lane *l);
+
+/* Sets the depth that this end states for the wires that are made from now on: the most blocks in
+ * flight on each, 1 to lane_depth(), which it is at first. The smaller of what both ends state
+ * applies to a wire. */
+void lane_limit_depth(struct lane *l, uint32_t depth);
 
 /* A descriptor that polls readable once the lane is aborted. For waits in mend functions. */
 int lane_abort_fd(const struct lane *l);

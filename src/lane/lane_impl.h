@@ -45,6 +45,7 @@ struct lane {
 	atomic_bool aborted;
 	int abort_fd;
 
+	_Atomic uint32_t stated_depth;
 	bool mend_called; /* at least once */
 	char why[FAIL_TEXT_MAX]; /* why the last wire broke */
 	unsigned futile; /* wires since the last time one more block was stored */
@@ -63,11 +64,17 @@ struct lane {
 	_Atomic uint32_t answers_busy, answers_idle;
 	struct failure fatal; /* what ended the lane; code OUT_DONE: the lane lives */
 
+	/* Of the wire: the most blocks in flight, and the most that help (no more than the first).
+	 */
+	uint32_t wire_depth, window;
+
 	struct block *lent; /* sink: the block lent to the caller */
 	_Atomic uint64_t stored; /* source: blocks credited; sink: blocks put */
 
 	/* source */
 	uint64_t sent; /* blocks, each counted once; also the number of the next block */
+	uint64_t on_wire; /* blocks below this number went over this wire, or were stored before it
+			   */
 	struct block *unstored; /* sent and not credited, in order */
 	struct block **unstored_end;
 
@@ -103,8 +110,9 @@ int lane_join(struct lane *l);
 /* Updates the shortest round-trip time from the wire. */
 void lane_update_rtt(struct lane *l);
 
-/* lane_send.c: frees the blocks that are stored. Returns -1 if the peer's number is impossible. */
-int lane_apply_credit(struct lane *l, uint64_t stored);
+/* lane_send.c: frees the blocks that are stored. Returns -1 if the peer's number is impossible:
+ * less than before, or more than `sent'. */
+int lane_apply_credit(struct lane *l, uint64_t stored, uint64_t sent);
 /* Sends every block that is not known to be stored over the new wire. */
 int lane_resend(struct lane *l);
 

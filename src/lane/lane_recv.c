@@ -117,9 +117,7 @@ int lane_recv(struct lane *l, struct block **out)
 /* How many blocks to put before a credit is sent. */
 static uint32_t credit_batch(const struct lane *l)
 {
-	uint32_t window = l->wire->window;
-
-	return (window > 0 && window < l->setup.depth ? window : l->setup.depth) / 4;
+	return l->window / 4;
 }
 
 int lane_put(struct lane *l, struct block *b)

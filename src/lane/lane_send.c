@@ -6,16 +6,16 @@
 #include "lane/lane_impl.h"
 #include "lane/seal.h"
 
-int lane_apply_credit(struct lane *l, uint64_t stored)
+int lane_apply_credit(struct lane *l, uint64_t stored, uint64_t sent)
 {
 	uint64_t before = lane_stored(l);
 
-	if (stored < before || stored > l->sent)
+	if (stored < before || stored > sent)
 		return fail_as(
 			OUT_PROTOCOL,
 			"lane %u: the sink reports %llu blocks as stored, but %llu were sent and "
 			"%llu stored before",
-			l->setup.index, (unsigned long long)stored, (unsigned long long)l->sent,
+			l->setup.index, (unsigned long long)stored, (unsigned long long)sent,
 			(unsigned long long)before);
 	while (l->unstored && l->unstored->number < stored) {
 		struct block *b = l->unstored;
@@ -38,19 +38,34 @@ static int take_credits(struct lane *l, bool wait)
 
 	if (l->wire->ops->credit(l->wire, least, &stored))
 		return -1;
-	return stored == 0 ? 0 : lane_apply_credit(l, stored);
+	return stored == 0 ? 0 : lane_apply_credit(l, stored, l->on_wire);
 }
 
 /* Whether a credit must arrive before the next block is lent. */
 static bool must_await_credit(const struct lane *l)
 {
-	uint32_t window = l->wire->window;
+	return !l->pool.free || l->sent - lane_stored(l) >= l->window;
+}
 
-	return !l->pool.free || (window > 0 && l->sent - lane_stored(l) >= window);
+/*
+ * Waits until the depth of the wire has room for b. The pool may hold more blocks than that: the
+ * caller may have filled several, and those of the last wire may be more. A credit that arrives
+ * meanwhile frees only blocks before b, because b is not on the wire yet.
+ */
+static int await_wire_room(struct lane *l, const struct block *b)
+{
+	while (b->number - lane_stored(l) >= l->wire_depth) {
+		if (take_credits(l, true))
+			return -1;
+	}
+	return 0;
 }
 
 static int send_sealed_block(struct lane *l, struct block *b)
 {
+	if (await_wire_room(l, b))
+		return -1;
+	l->on_wire = b->number + 1;
 	seal_head(b, l->setup.index, l->epoch);
 	fault_before_send(l->setup.index, b);
 	if (l->wire->ops->send(l->wire, b))

@@ -215,7 +215,7 @@ static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 		rc = verbs_take(e->lane, c->epoch, &s->key, c->verbs, &e->prepared,
 				clock_ms() + TAKE_MS, &w);
 	else
-		rc = tcp_take(e->lane, c->epoch, &s->key, c->fd, &w);
+		rc = tcp_take(e->lane, c->epoch, &s->key, c->fd, c->depth, &w);
 	if (rc)
 		warn_of_shortage(e);
 	if (rc)

@@ -221,6 +221,7 @@ static void let_lanes_in(struct porter *p, int count)
 
 		if (porter_wait(p, lane, 3 * lane, -1, until, &c) == 0) {
 			expect((c.fd >= 0 || c.verbs) && c.epoch < UINT32_MAX);
+			expect(c.verbs || (c.depth >= 1 && c.depth <= DEPTH));
 			caller_drop(&c);
 		}
 	}
@@ -267,16 +268,19 @@ static void hear(struct reader *in)
 	uint8_t bytes[LANE_HELLO_SIZE] = {0};
 	struct lane_ring ring;
 	struct lane *l;
+	uint32_t depth;
 
 	expect(lane_open(&setup, &l) == 0);
 	compose(in, SIGNED, bytes, sizeof bytes);
-	if (hello_check(l, 7, false, &key, bytes)) {
+	if (hello_check(l, 7, false, &key, bytes, &depth)) {
 		expect(failed()->code == OUT_PROTOCOL || failed()->code == OUT_AUTH ||
 		       failed()->code == OUT_INTEGRITY);
 	} else {
-		expect(hello_check_ring(l, 7, false, &key, bytes, &ring) == 0 && ring.at == 0);
+		expect(depth >= 1 && depth <= DEPTH);
+		expect(hello_check_ring(l, 7, false, &key, bytes, &ring, &depth) == 0 &&
+		       ring.at == 0);
 	}
-	hello_check_ring(l, 7, true, &key, bytes, &ring);
+	hello_check_ring(l, 7, true, &key, bytes, &ring, &depth);
 	lane_close(l);
 }
 

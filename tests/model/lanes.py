@@ -16,14 +16,16 @@ from collections import namedtuple
 # hand: None, "block" (lent and empty) or a position; sent: the positions without credit, oldest first; wire: the
 # positions in flight, or None if the wire is broken; hold: the position that the sink's thread holds; stored: how
 # many blocks of this lane are stored; credited: how many credits have arrived; stale: the position that an unfenced
-# sink is still writing; gone: the lane was given up.
-Lane = namedtuple("Lane", "hand sent wire hold stored credited stale gone")
+# sink is still writing; gone: the lane was given up; most: the depth of the wire; waits: how many of `sent', at its
+# end, the wire had no room for yet.
+Lane = namedtuple("Lane", "hand sent wire hold stored credited stale gone most waits")
 State = namedtuple("State", "lanes next turn breaks orphans moves")
 
 SAME_LANE = "same lane, fenced"              # the rule of the protocol
 OTHER_LANE = "over another lane"             # the blocks of a broken lane go over the remaining lanes
 UNFENCED = "without waiting for the sink"    # retransmit while the sink may still be writing
 CREDIT_EARLY = "credit on arrival"           # as a transport's acknowledgement
+UNBOUNDED = "beyond the wire's depth"        # resend all at once, although the wire's depth is smaller than the lane's
 
 
 class Wrong(Exception):
@@ -55,7 +57,11 @@ def source_steps(state, i, lane, depth, total):
                                     next=state.next + 1)
         else:
             yield "return", with_lane(state, i, lane._replace(hand=None))
-    if isinstance(lane.hand, int) and lane.wire is not None:
+    room = len(lane.sent) - lane.waits < lane.most
+    if lane.wire is not None and lane.waits and room:
+        yield "resend", with_lane(state, i, lane._replace(
+            wire=lane.wire + (lane.sent[-lane.waits],), waits=lane.waits - 1))
+    if isinstance(lane.hand, int) and lane.wire is not None and not lane.waits and room:
         yield "send", with_lane(state, i, lane._replace(
             hand=None, sent=lane.sent + (lane.hand,), wire=lane.wire + (lane.hand,)))
     if lane.wire is not None and lane.credited < lane.stored:
@@ -81,7 +87,7 @@ def sink_steps(state, i, lane, variant):
         yield "stale store", with_lane(state, i, lane._replace(stale=None), turn=state.turn + 1)
 
 
-def fault_steps(state, i, lane, variant):
+def fault_steps(state, i, lane, window, variant):
     """Breaks a wire, with the recovery of the variant."""
     if lane.wire is not None and state.breaks > 0:
         # a sink that granted credit before storing loses what it held when its wire breaks
@@ -103,8 +109,10 @@ def fault_steps(state, i, lane, variant):
                 state, i, lane._replace(sent=(), hand=None, credited=lane.stored, gone=True),
                 orphans=state.orphans + unstored + hand)
     elif lane.hold is None:
+        first = unstored if variant == UNBOUNDED else unstored[:window]
         yield "mend", with_lane(state, i, lane._replace(
-            sent=unstored, wire=unstored, credited=lane.stored))
+            sent=unstored, wire=first, credited=lane.stored, most=window,
+            waits=len(unstored) - len(first)))
 
 
 def promote_steps(state, i, lane, variant):
@@ -119,11 +127,13 @@ def promote_steps(state, i, lane, variant):
     yield "promote", with_lane(state, i, given_up, moves=state.moves - 1)
 
 
-def steps(state, depth, total, variant):
+def steps(state, depth, window, total, variant):
     for i, lane in enumerate(state.lanes):
+        if lane.wire is not None and len(lane.sent) - lane.waits > lane.most:
+            raise Wrong("%d blocks in flight" % (len(lane.sent) - lane.waits))
         yield from source_steps(state, i, lane, depth, total)
         yield from sink_steps(state, i, lane, variant)
-        yield from fault_steps(state, i, lane, variant)
+        yield from fault_steps(state, i, lane, window, variant)
         yield from promote_steps(state, i, lane, variant)
 
 
@@ -131,15 +141,17 @@ def finished(state, total):
     return state.turn == total and all(not l.sent or l.stored > l.credited for l in state.lanes)
 
 
-def explore(lanes, depth, total, breaks, variant=SAME_LANE, moves=0, most=3_000_000):
-    """Visits every reachable state; returns (states, list of violations)."""
-    start = State((Lane(None, (), (), None, 0, 0, None, False),) * lanes, 0, 0, breaks, (), moves)
+def explore(lanes, depth, total, breaks, variant=SAME_LANE, moves=0, window=None, most=3_000_000):
+    """Visits every reachable state; returns (states, list of violations). window: the depth of each wire but
+    the first ones, which have that of the lane."""
+    window = window or depth
+    start = State((Lane(None, (), (), None, 0, 0, None, False, depth, 0),) * lanes, 0, 0, breaks, (), moves)
     seen, todo, wrong = {start}, [start], []
     while todo:
         state = todo.pop()
         try:
-            moves = [s for name, s in steps(state, depth, total, variant)]
-            useful = [name for name, s in steps(state, depth, total, variant) if name not in ("break", "promote")]
+            moves = [s for name, s in steps(state, depth, window, total, variant)]
+            useful = [name for name, s in steps(state, depth, window, total, variant) if name not in ("break", "promote")]
         except Wrong as e:
             wrong.append(str(e))
             continue

@@ -3,7 +3,7 @@
 
 import pytest
 
-from lanes import CREDIT_EARLY, OTHER_LANE, SAME_LANE, UNFENCED, explore
+from lanes import CREDIT_EARLY, OTHER_LANE, SAME_LANE, UNBOUNDED, UNFENCED, explore
 
 SMALL = [(lanes, depth, total, breaks)
          for lanes in (1, 2, 3) for depth in (1, 2)
@@ -16,6 +16,20 @@ def test_recovery_over_the_same_lane_stores_everything_once(lanes, depth, total,
     states, wrong = explore(lanes, depth, total, breaks, SAME_LANE)
     assert states > total
     assert not wrong, wrong[0]
+
+
+@pytest.mark.parametrize("lanes,depth,window,total,breaks", [(1, 3, 1, 5, 2), (1, 3, 2, 5, 2), (2, 2, 1, 4, 2),
+                                                             (2, 3, 2, 5, 1)])
+def test_wires_of_smaller_depth_store_everything_once(lanes, depth, window, total, breaks):
+    states, wrong = explore(lanes, depth, total, breaks, SAME_LANE, window=window)
+    assert states > total
+    assert not wrong, wrong[0]
+
+
+@pytest.mark.parametrize("lanes,depth,window,total", [(1, 2, 1, 3), (2, 3, 2, 5)])
+def test_resending_all_at_once_exceeds_the_depth_of_the_wire(lanes, depth, window, total):
+    _, wrong = explore(lanes, depth, total, 1, UNBOUNDED, window=window)
+    assert any("in flight" in w for w in wrong)
 
 
 @pytest.mark.parametrize("lanes,depth,total", [(2, 1, 3), (2, 2, 5), (3, 1, 5)])

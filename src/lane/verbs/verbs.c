@@ -55,7 +55,7 @@ int verbs_new(struct lane *l, uint32_t epoch, struct verbs **out)
 	v->lane = l;
 	v->pool = lane_pool(l);
 	v->side = lane_side_of(l);
-	v->depth = lane_depth(l);
+	v->depth = lane_stated_depth(l);
 	v->op = lane_rdma_op(l);
 	v->epoch = epoch;
 	v->wire.exposed = v->side == LANE_SINK && verbs_writes(v);

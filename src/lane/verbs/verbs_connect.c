@@ -66,10 +66,15 @@ static int check_hello(struct verbs *v, const struct lane_key *key, enum hello_p
 {
 	bool expected = v->side == LANE_SOURCE && verbs_writes(v) &&
 			(!v->accepting || place == HELLO_SECOND);
+	uint32_t depth;
 
 	if (hello_check_ring(v->lane, v->epoch, !v->accepting, key, verbs_hello_at(v, place),
-			     &v->peer_ring))
+			     &v->peer_ring, &depth))
 		return -1;
+	/* From the request, or an earlier hello. */
+	if (v->wire.depth && depth != v->wire.depth)
+		return fail_as(OUT_PROTOCOL, "lane hello: depth %u after %u", depth, v->wire.depth);
+	v->wire.depth = depth;
 	if ((v->peer_ring.at != 0) == expected)
 		return 0;
 	return fail_as(OUT_PROTOCOL, "lane hello: %s ring to write to",
@@ -433,14 +438,14 @@ int verbs_knock(struct lane *l, const struct lane_key *key, const union address 
 
 static int check_request(const struct verbs *v, const struct lane_private *p)
 {
-	if (p->lane == lane_index(v->lane) && p->epoch == v->epoch && p->depth == v->depth &&
-	    p->block_size == v->pool->size)
+	if (p->lane == lane_index(v->lane) && p->epoch == v->epoch &&
+	    p->depth <= lane_depth(v->lane) && p->block_size == v->pool->size)
 		return 0;
 	return fail_as(OUT_PROTOCOL,
 		       "%s requested lane %u epoch %u with %u blocks of %u bytes, expected lane %u "
-		       "epoch %u with %u of %u",
+		       "epoch %u with at most %u of %u",
 		       v->peer, p->lane, p->epoch, p->depth, p->block_size, lane_index(v->lane),
-		       v->epoch, v->depth, v->pool->size);
+		       v->epoch, lane_depth(v->lane), v->pool->size);
 }
 
 static int accept_request(struct verbs *v)
@@ -514,6 +519,7 @@ int verbs_take(struct lane *l, uint32_t epoch, const struct lane_key *key, struc
 		return -1;
 	}
 	v->accepting = true;
+	v->wire.depth = c->request.depth;
 	v->id = c->id;
 	v->events = c->events;
 	c->id = NULL;

@@ -277,9 +277,11 @@ static int register_memory(struct verbs *v, void *base, size_t bytes, int access
 
 static int make_memory(struct verbs *v)
 {
-	size_t notices = v->op == RDMA_OP_WRITE_SEND ? (size_t)v->depth * NOTICE_SIZE : 0;
+	/* Room for any depth that this end states: another wire of the lane may take the memory. */
+	uint32_t depth = lane_depth(v->lane);
+	size_t notices = v->op == RDMA_OP_WRITE_SEND ? (size_t)depth * NOTICE_SIZE : 0;
 	size_t bytes = (size_t)HELLO_PLACES * LANE_HELLO_SIZE +
-		       (size_t)credit_places(v) * CREDIT_STRIDE + notices;
+		       (size_t)(depth + SENDS_SPARE) * CREDIT_STRIDE + notices;
 	int pool = v->side == LANE_SINK && verbs_writes(v) ? IBV_ACCESS_REMOTE_WRITE : RELAXED;
 	void *ring;
 

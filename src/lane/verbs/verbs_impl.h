@@ -38,6 +38,9 @@
  * in this must show, and the simulated adapters end the program. An adapter of hardware may report
  * a receiver that is not ready for reasons of its own, and repeats for as long as that lasts (7).
  *
+ * `depth' is what the end's own hello states. The source obeys the smaller of both ends' (lane.h),
+ * so what follows holds for each end with its own.
+ *
  * Sink. Before it connects or accepts, it posts one receive for the hello, then one for each of its
  * `depth' blocks (or for the message that announces a written block). A source's first message is
  * its hello; all later ones are blocks. The source sends block b only when its credit is at least b
@@ -83,7 +86,8 @@ struct verbs {
 	enum lane_side side;
 	enum rdma_op op;
 	bool accepting; /* this end accepted the connection */
-	uint32_t depth, epoch;
+	uint32_t depth; /* as this end's hello states it; the peer's is wire.depth */
+	uint32_t epoch;
 	char peer[80]; /* its address and port, for failure messages */
 
 	struct rdma_event_channel *events;

@@ -75,10 +75,10 @@ static struct ibv_send_wr make_write(const struct verbs *v, uint32_t slot, struc
 
 /* A receiver gets the SEND only after all earlier WRITEs are in place. iWARP guarantees that, too,
  * although it guarantees nothing else about the order of WRITEs. */
-static int write_and_send(struct verbs *v, uint32_t slot, struct ibv_sge *data)
+static int write_and_send(struct verbs *v, uint32_t slot, uint32_t place, struct ibv_sge *data)
 {
 	struct notice n = {.epoch = v->epoch, .slot = slot, .len = data->length};
-	struct ibv_sge sge = {.addr = (uintptr_t)verbs_notice_at(v, slot),
+	struct ibv_sge sge = {.addr = (uintptr_t)verbs_notice_at(v, place),
 			      .length = NOTICE_SIZE,
 			      .lkey = v->ring_mr->lkey};
 	struct ibv_send_wr notice = {.wr_id = work_id(WORK_SEND_BLOCK, slot),
@@ -88,7 +88,7 @@ static int write_and_send(struct verbs *v, uint32_t slot, struct ibv_sge *data)
 				     .send_flags = v->sends_inline ? IBV_SEND_INLINE : 0};
 	struct ibv_send_wr data_wr = make_write(v, slot, data);
 
-	notice_encode(&n, verbs_notice_at(v, slot));
+	notice_encode(&n, verbs_notice_at(v, place));
 	data_wr.next = &notice;
 	return verbs_post_sends(v, &data_wr);
 }
@@ -98,11 +98,12 @@ int verbs_send_block(struct verbs *v, const struct block *b)
 	struct ibv_sge sge = {.addr = (uintptr_t)(b->data - LANE_HEAD),
 			      .length = LANE_HEAD + b->len,
 			      .lkey = v->pool_mr->lkey};
-	uint32_t slot = (uint32_t)(b->number % v->depth);
+	/* The sink's ring has as many slots as its hello states, this end's notices as its own. */
+	uint32_t slot = (uint32_t)(b->number % v->wire.depth);
 	struct ibv_send_wr wr;
 
 	if (v->op == RDMA_OP_WRITE_SEND)
-		return write_and_send(v, slot, &sge);
+		return write_and_send(v, slot, (uint32_t)(b->number % v->depth), &sge);
 	wr = make_write(v, slot, &sge);
 	wr.wr_id = work_id(WORK_SEND_BLOCK, slot);
 	wr.opcode = IBV_WR_SEND;

@@ -61,6 +61,7 @@ int porter_open_lanes(struct porter *p, const struct porter_terms *terms);
 struct caller {
 	uint32_t epoch;
 	int fd; /* TCP, with a verified hello; else -1 */
+	uint32_t depth; /* TCP: of the wire, as the hello states it */
 	struct verbs_caller *verbs; /* RDMA, with a verified token; else NULL */
 };
 void caller_drop(struct caller *c);

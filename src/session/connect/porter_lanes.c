@@ -96,7 +96,7 @@ int porter_wait(struct porter *p, unsigned lane, uint32_t epoch, int wake_fd, ui
 static bool fits_terms(const struct porter *p, unsigned lane, uint32_t epoch, uint32_t depth,
 		       uint32_t block_size)
 {
-	return lane < p->terms.lanes && epoch < UINT32_MAX && depth == p->terms.depth &&
+	return lane < p->terms.lanes && epoch < UINT32_MAX && depth <= p->terms.depth &&
 	       block_size == p->terms.block_size;
 }
 
@@ -120,6 +120,7 @@ static void check_tcp_caller(struct porter *p, struct stranger *s)
 		return;
 	}
 	c.epoch = h.epoch;
+	c.depth = h.depth;
 	s->fd = -1;
 	keep_caller(p, h.lane, &c);
 }

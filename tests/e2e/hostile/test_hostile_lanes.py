@@ -11,7 +11,7 @@ from hosts import COUNT, SLOW, pattern
 
 import peer
 import wire
-from peer import RECORDS, U16, U32, U64, data_record, end_record, file_record, total_of
+from peer import RECORDS, TCP, U16, U32, U64, data_record, end_record, file_record, total_of
 
 # ---- blocks -----------------------------------------------------------------
 
@@ -293,6 +293,51 @@ def test_decreasing_credit_fails(arena):
     lane.grant(3)
     lane.grant(2)
     fails(e, 12)
+
+
+@pytest.mark.parametrize("role", ["connects", "accepts"])
+@pytest.mark.parametrize("depth", [1, 3])
+def test_source_obeys_a_smaller_depth_of_the_wire(arena, role, depth):
+    """A peer may state less than the agreed depth for a wire: no more blocks are in flight, and the copy succeeds."""
+    data = pattern(20 * 16384)
+    (arena.top / "big").write_bytes(data)
+    arena.before = manifest(arena.top, arena.target)
+    e = arena.source(wants=["big"], listens=role == "connects").orders()
+    e.hello()
+    if role == "connects":
+        e.offered()
+        lane = e.dial(greet=False)
+        lane.shape["depth"] = depth
+        assert lane.greet()["depth"] == e.depth > depth
+        e.frames.send("CHOICE", transport=TCP, why="")
+    else:
+        e.listen()
+        lane = e.accept(answer=False)
+        lane.shape["depth"] = depth
+        assert lane.answer()["depth"] == e.depth > depth
+    got, taken, ended = {}, 0, None
+    while ended is None:
+        for _ in range(depth):
+            head, content = lane.take_block()
+            taken += 1
+            if head["kind"] == peer.EXTENT:
+                got[head["pos"]] = content
+            for name, values in wire.records(content) if head["kind"] == RECORDS else []:
+                if name == "DATA":
+                    got[values["pos"]] = values["bytes"]
+                ended = values if name == "FILE_END" else ended
+            if ended:
+                break
+        else:
+            lane.sock.settimeout(0.3 * SLOW)
+            with pytest.raises(TimeoutError):
+                lane.take(1)
+            lane.sock.settimeout(peer.PATIENCE)
+        lane.grant(taken)
+    assert b"".join(got[pos] for pos in sorted(got)) == data
+    e.say_stored(ended["id"])
+    e.frames.send("DONE", **e.frames.expect("END"))
+    ends(e, 0)
 
 
 def test_missing_credits_time_out(arena):

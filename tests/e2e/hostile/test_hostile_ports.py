@@ -81,7 +81,7 @@ def test_peer_without_the_secret_gets_no_data(arena, answer):
         "nothing": b"", "garbage": os.urandom(wire.LANE_HELLO_SIZE), "its-own": heard,
         "wrong-key": lane.hello(1, key=wire.Key(bytes(32), bytes(32), bytes(32))),
         "wrong-lane": lane.hello(1, lane=1), "wrong-session": lane.hello(1, session=1), "wrong-role": lane.hello(1, **{"from": SOURCE}),
-        "another-epoch": lane.hello(1, epoch=9), "another-shape": lane.hello(1, depth=1),
+        "another-epoch": lane.hello(1, epoch=9), "another-shape": lane.hello(1, depth=9),
         "half": lane.hello(1)[:32]}[answer])
     listener.close()
     assert lane.closed(5 * SLOW)
@@ -113,6 +113,21 @@ def test_strangers_at_a_lane_port_are_disconnected(arena, what):
     e.end(**total_of(b"good"))
     ends(e, 0)
     assert (arena.target / "f").read_bytes() == b"good"
+
+
+def test_caller_may_state_a_smaller_depth(arena):
+    """As a server with little memory left may: the copy succeeds."""
+    e = arena.sink().orders()
+    e.hello()
+    e.offered()
+    lane = e.dial(greet=False)
+    lane.shape["depth"] = 1
+    assert lane.greet()["depth"] == e.depth > 1
+    e.frames.send("CHOICE", transport=TCP, why="")
+    lane.records(file_record(size=4), data_record(b"good"), end_record(b"good"))
+    e.result()
+    e.end(**total_of(b"good"))
+    ends(e, 0)
 
 
 def test_hello_of_a_past_epoch_is_refused(arena):

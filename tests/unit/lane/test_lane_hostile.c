@@ -28,6 +28,7 @@ struct victim {
 	struct lane *lane;
 	int fd, theirs;
 	unsigned mends;
+	uint32_t depth; /* that the peer's hello states; 0: no hello */
 	uint64_t damaged;
 	char why[FAIL_TEXT_MAX];
 };
@@ -46,6 +47,7 @@ static int victim_mend(void *ctx, struct lane *l, uint32_t epoch, const char *wh
 	}
 	if (tcp_wire(l, epoch, fd, &w))
 		return -1;
+	w->depth = v->depth;
 	return lane_attach(l, w, 0);
 }
 
@@ -320,6 +322,34 @@ static void test_wrong_credit_ends_the_source(void **arg)
 	}
 }
 
+/* A third block waits for a credit, which covers only blocks that were sent. */
+static void test_depth_of_the_wire_bounds_kept_blocks(void **arg)
+{
+	(void)arg;
+	for (unsigned credit = 1; credit <= 3; credit++) {
+		struct block *b[3];
+		struct victim v;
+		int rc;
+
+		victim_open(&v, LANE_SOURCE);
+		v.depth = 2;
+		assert_int_equal(lane_get(v.lane, &b[0]), 0);
+		for (unsigned i = 1; i < 3; i++)
+			assert_non_null(b[i] = lane_more(v.lane));
+		for (unsigned i = 0; i < 2; i++)
+			assert_int_equal(lane_send(v.lane, b[i]), 0);
+		say_credit(&v, 0, credit);
+		rc = lane_send(v.lane, b[2]);
+		assert_int_equal(rc, credit <= 2 ? 0 : -1);
+		if (rc) {
+			assert_int_equal(failed()->code, OUT_PROTOCOL);
+			assert_non_null(
+				strstr(failed()->text, "reports 3 blocks as stored, but 2 were"));
+		}
+		victim_close(&v);
+	}
+}
+
 static void test_random_bytes_end_the_source(void **arg)
 {
 	struct victim v;
@@ -359,6 +389,7 @@ int main(void)
 		cmocka_unit_test(test_flood_of_blocks_waits_in_the_socket),
 		cmocka_unit_test(test_abort_ends_a_wait_within_a_block),
 		cmocka_unit_test(test_wrong_credit_ends_the_source),
+		cmocka_unit_test(test_depth_of_the_wire_bounds_kept_blocks),
 		cmocka_unit_test(test_random_bytes_end_the_source),
 		cmocka_unit_test(test_truncated_credit_is_a_broken_wire),
 	};

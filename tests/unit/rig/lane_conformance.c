@@ -186,6 +186,49 @@ static void test_stopped_sink_stops_its_source(void **arg)
 	}
 }
 
+/* Each end states its own depth; the source never has more blocks in flight than the smaller. */
+static void test_source_obeys_the_depth_of_the_wire(void **arg)
+{
+	static const struct {
+		uint32_t source, sink;
+	} states[] = {{3, 0}, {1, 0}, {0, 3}, {0, 1}, {5, 2}, {2, 5}, {11, 12}};
+
+	(void)arg;
+	for (unsigned i = 0; i < sizeof states / sizeof states[0]; i++) {
+		uint32_t source = states[i].source ? states[i].source : 12;
+		uint32_t sink = states[i].sink ? states[i].sink : 12;
+		struct plan plan = {.source_states = states[i].source,
+				    .sink_states = states[i].sink};
+		struct run r;
+
+		transfer(&r, 60, 12, SMALL, &plan);
+		assert_whole(&r);
+		assert_false(r.pair.exceeded);
+		assert_int_equal(r.from.window,
+				 (source < sink || r.pair.mute ? source : sink) * SMALL);
+	}
+}
+
+/* The blocks of a wire that broke are more than the next wire may carry at a time. */
+static void test_blocks_are_resent_within_the_depth_of_the_wire(void **arg)
+{
+	struct plan plan = {.deed = DEED_CUT_AFTER, .step = STEP_SEND, .at = 11};
+	struct run r;
+
+	(void)arg;
+	for (plan.sink_states_later = 1; plan.sink_states_later < 6; plan.sink_states_later += 2) {
+		run_open(&r, 0, 12, SMALL, &plan);
+		r.source.blocks = 60;
+		r.sink.hold_ms = 50; /* the first block, while the source sends the others */
+		run_start(&r);
+		run_finish(&r);
+		assert_whole(&r);
+		assert_int_equal(r.from.epochs, 2);
+		assert_in_range(r.from.resent, 1, 12);
+		assert_false(r.pair.exceeded);
+	}
+}
+
 /* Fewer puts than a batch of credits: the credits must be sent nevertheless, and not too early. */
 static void test_flush_waits_for_exactly_the_last_put(void **arg)
 {
@@ -702,6 +745,8 @@ int conformance_run(const struct backend *b)
 		cmocka_unit_test(test_blocks_arrive_in_order_and_whole),
 		cmocka_unit_test(test_every_block_size_works),
 		cmocka_unit_test(test_stopped_sink_stops_its_source),
+		cmocka_unit_test(test_source_obeys_the_depth_of_the_wire),
+		cmocka_unit_test(test_blocks_are_resent_within_the_depth_of_the_wire),
 		cmocka_unit_test(test_flush_waits_for_exactly_the_last_put),
 		cmocka_unit_test(test_records_are_copied_when_the_peer_can_write),
 		cmocka_unit_test(test_two_lanes_run_at_once),

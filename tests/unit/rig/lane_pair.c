@@ -83,10 +83,23 @@ static bool cuts_after(const struct meddler *m, bool now)
 	return now && m->side->pair->plan.deed == DEED_CUT_AFTER;
 }
 
+/* Both ends have stated their depths for this wire, and state others only for the next one. */
+static void check_depth(struct meddler *m, const struct block *b)
+{
+	struct pair *p = m->side->pair;
+	uint64_t in_flight = b->number - lane_stored(p->source.lane) + 1;
+
+	if (in_flight > lane_stated_depth(p->source.lane) ||
+	    (in_flight > lane_stated_depth(p->sink.lane) && m->inner->depth))
+		atomic_store(&p->exceeded, true);
+}
+
 static int meddler_send(struct wire *w, struct block *b)
 {
 	struct meddler *m = (struct meddler *)w;
 	bool now = is_time(m, STEP_SEND);
+
+	check_depth(m, b);
 
 	if (cuts_before(m, now))
 		return cut(m);
@@ -216,6 +229,9 @@ static struct wire *meddle(struct pair_side *side, struct wire *inner)
 		abort();
 	m->wire.ops = &meddler_ops;
 	m->wire.window = inner->window;
+	m->wire.depth = inner->depth;
+	if (!inner->depth)
+		atomic_store(&side->pair->mute, true);
 	m->wire.exposed = inner->exposed || side->pair->plan.exposed;
 	memcpy(m->wire.name, inner->name, sizeof m->wire.name);
 	m->inner = inner;
@@ -252,6 +268,17 @@ static int meet(struct pair_side *s, uint32_t epoch, uint64_t *stored)
 	return rc;
 }
 
+static void state_depth(struct pair_side *s, uint32_t epoch)
+{
+	const struct plan *plan = &s->pair->plan;
+	uint32_t depth = s->side == LANE_SOURCE ? plan->source_states : plan->sink_states;
+
+	if (s->side == LANE_SINK && epoch > 0 && plan->sink_states_later)
+		depth = plan->sink_states_later;
+	if (depth)
+		lane_limit_depth(s->lane, depth);
+}
+
 static int pair_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 {
 	struct pair_side *s = ctx;
@@ -259,6 +286,7 @@ static int pair_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 	struct wire *w;
 	uint64_t stored;
 
+	state_depth(s, epoch);
 	if (epoch > 0 && !p->plan.alone)
 		lane_break(other_of(s)->lane, epoch - 1, why);
 	if (meet(s, epoch, &stored))

@@ -68,6 +68,8 @@ struct plan {
 	bool alone; /* the other end is not informed and must detect the break itself */
 	bool abort_attach; /* the lane is aborted right before it gets its wire */
 	bool exposed; /* the sink's wires count as exposed: it must copy what it parses */
+	/* The depth that each end states, and the sink from its second wire on; 0: the lane's. */
+	uint32_t source_states, sink_states, sink_states_later;
 	bool lie_stored; /* the sink claims to have stored one block more than was sent */
 };
 
@@ -92,6 +94,8 @@ struct pair {
 	struct failure first; /* counted over both lanes' calls */
 	const char *first_by;
 	atomic_bool over; /* from now on failures do not count */
+	atomic_bool mute; /* the backend's wires exchange no hellos */
+	atomic_bool exceeded; /* more blocks were in flight than both ends state */
 };
 
 /* Open both lanes, without a wire; 0 or -1. */

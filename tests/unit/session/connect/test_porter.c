@@ -440,6 +440,7 @@ static void somebody_for(struct porter *p, unsigned lane, uint32_t least, uint32
 	assert_true(c.fd >= 0);
 	assert_null(c.verbs);
 	assert_int_equal(c.epoch, epoch);
+	assert_int_equal(c.depth, DEPTH);
 	caller_drop(&c);
 	close_fd(never);
 }
@@ -520,6 +521,26 @@ static void test_callers_with_other_terms_are_refused(void **state)
 	h = hello(0, UINT32_MAX);
 	refused(p, h, true);
 	nobody_for(p, 0, 0);
+	porter_free(p);
+}
+
+/* As a server with little memory left may. */
+static void test_caller_may_state_a_smaller_depth(void **state)
+{
+	struct porter *p = open_to_lanes();
+	int never = eventfd(0, EFD_CLOEXEC), fd;
+	struct lane_hello h = hello(0, 0);
+	struct caller c;
+
+	(void)state;
+	h.depth = 1;
+	lane_hello_sign(&h, &terms.key);
+	fd = caller(p, &h);
+	assert_int_equal(porter_wait(p, 0, 0, never, clock_ms() + 10000, &c), 0);
+	assert_int_equal(c.depth, 1);
+	caller_drop(&c);
+	close_fd(fd);
+	close_fd(never);
 	porter_free(p);
 }
 
@@ -640,6 +661,7 @@ int main(void)
 		cmocka_unit_test(test_caller_reaches_its_lane),
 		cmocka_unit_test(test_callers_of_other_sessions_are_refused),
 		cmocka_unit_test(test_callers_with_other_terms_are_refused),
+		cmocka_unit_test(test_caller_may_state_a_smaller_depth),
 		cmocka_unit_test(test_hello_is_accepted_only_once),
 		cmocka_unit_test(test_newest_caller_is_kept),
 		cmocka_unit_test(test_caller_of_an_old_epoch_is_dropped),
