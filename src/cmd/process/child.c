@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -214,6 +216,46 @@ static void restore_sigchld(void)
 
 	if (sigaction(SIGCHLD, NULL, &sa) == 0 && sa.sa_handler == SIG_IGN)
 		signal(SIGCHLD, SIG_DFL);
+}
+
+/* Whether it can be executed. If it is there and can't be, errno is EACCES. */
+static bool is_program(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) < 0)
+		return false;
+	if (S_ISREG(st.st_mode) && faccessat(AT_FDCWD, path, X_OK, AT_EACCESS) == 0)
+		return true;
+	errno = EACCES;
+	return false;
+}
+
+int child_find(const char *name, const char *what)
+{
+	const char *dirs = getenv("PATH");
+	char path[PATH_MAX];
+	int err = ENOENT;
+
+	if (strchr(name, '/')) {
+		if (is_program(name))
+			return 0;
+		return fail("run %s: %m", what);
+	}
+	if (!dirs)
+		return 0; /* execvp(3) knows its default */
+	for (size_t len; name[0]; dirs += len + 1) {
+		len = strcspn(dirs, ":");
+		snprintf(path, sizeof path, "%.*s%s%s", (int)len, dirs, len ? "/" : "", name);
+		if (is_program(path))
+			return 0;
+		if (errno == EACCES)
+			err = EACCES;
+		if (!dirs[len])
+			break;
+	}
+	errno = err;
+	return fail("run %s: %m", what);
 }
 
 int child_exec(char *const argv[], const struct child_opts *o, struct child *out)

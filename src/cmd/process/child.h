@@ -32,6 +32,8 @@ struct child_opts {
 	char *keep_env; /* NAME=VALUE to add to its environment; NULL: none */
 	bool ignore_sigint; /* for ssh: the conductor handles Ctrl-C */
 };
+/* Returns 0 if execvp(3) would find a program of this name, else -1 (OUT_FILE). */
+int child_find(const char *name, const char *what);
 /* Searches PATH. Returns -1 (OUT_START) also if the program can't be executed, unless it is
  * held. */
 int child_exec(char *const argv[], const struct child_opts *o, struct child *out);
