@@ -42,6 +42,13 @@ int fail_as(enum outcome code, const char *fmt, ...)
 	return -1;
 }
 
+static int (*signal_cause)(void);
+
+void fail_signal_by(int (*cause)(void))
+{
+	signal_cause = cause;
+}
+
 int fail_signal(int signo)
 {
 	static const char *const names[] = {
@@ -49,6 +56,8 @@ int fail_signal(int signo)
 		[SIGPIPE] = "SIGPIPE", [SIGALRM] = "SIGALRM", [SIGTERM] = "SIGTERM",
 	};
 
+	if (signal_cause && signal_cause())
+		return -1;
 	if (signo > 0 && (size_t)signo < sizeof names / sizeof *names && names[signo])
 		return fail_as(OUT_SIGNAL, "interrupted by %s", names[signo]);
 	return fail_as(OUT_SIGNAL, "interrupted by signal %d", signo);

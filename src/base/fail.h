@@ -52,6 +52,10 @@ int fail_as(enum outcome code, const char *fmt, ...) __attribute__((format(print
 
 /* Records that this signal ended the work; returns -1. */
 int fail_signal(int signo);
+/* A signal may only be the consequence of another failure. fail_signal() calls cause() first, in
+ * any thread; if that returns -1, its failure is the one recorded. Call this before starting
+ * threads. */
+void fail_signal_by(int (*cause)(void));
 
 /* This thread's failure; valid until its next one. Never NULL. */
 const struct failure *failed(void);

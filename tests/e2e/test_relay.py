@@ -6,6 +6,7 @@ import random
 import shlex
 import signal
 import subprocess
+import sys
 import time
 
 import pytest
@@ -125,17 +126,37 @@ def test_commands_of_rdsend_do_not_inherit_the_confirmation(bench, tmp_path):
     assert sorted(open_fds) == ["0", "1", "2", "3"]
 
 
-def test_replaced_descriptor_confirms_nothing(bench, tmp_path):
-    """A program between the two may close descriptors that it does not know: then the end of the input counts."""
+@pytest.mark.parametrize("victim", ["source", "relay"])
+@pytest.mark.parametrize("signo", [signal.SIGKILL, signal.SIGTERM])
+def test_hosts_behind_a_relay_learn_that_it_failed(bench, tmp_path, victim, signo):
+    """The relay terminates its rdsend, which does not take that for the cause."""
+    r = Relay(bench, tmp_path, "rdsend", "--", "sh", "-c", "head -c 1000000 /dev/zero; exec sleep 1000")
+    wait_until(lambda: leftovers(tmp_path / "out"), 30)
+    getattr(r, victim).signal(signo)
+    source, relay, sink = r.codes()
+    assert sink == 44 and "the upstream rdrecv failed" in r.sink.errors(), r.errors()
+    assert relay == (-signal.SIGKILL if victim == "relay" and signo == signal.SIGKILL else 44 if signo == signal.SIGKILL else 20)
+    assert source and not r.target.exists()
+
+
+CLOSING = {"replaced": "bash -c 'n=${{SLUICE_INPUT_CONFIRM%%:*}}; eval \"exec $n<&-\"; mkfifo {dir}/q; eval \"exec $n<>{dir}/q\"; "
+                       "exec {send}'",
+           "closed": sys.executable + " -c 'import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))' {send}"}
+
+
+@pytest.mark.parametrize("how", CLOSING)
+def test_closed_descriptor_is_no_confirmation(bench, tmp_path, how):
+    """A program between the two closes descriptors that it does not know: no end of the input can be trusted."""
     (tmp_path / "in").write_bytes(b"data")
-    COMMANDS["closed"] = ("bash -c 'n=${{SLUICE_INPUT_CONFIRM%%:*}}; eval \"exec $n<&-\"; mkfifo {dir}/q; eval \"exec $n<>{dir}/q\"; "
-                          "exec {send}'")
+    COMMANDS[how] = CLOSING[how]
     try:
-        r = Relay(bench, tmp_path, "closed", tmp_path / "in")
+        r = Relay(bench, tmp_path, how, tmp_path / "in")
     finally:
-        del COMMANDS["closed"]
-    assert r.codes(killed=False) == [0, 0, 0], r.errors()
-    assert r.target.read_bytes() == b"data"
+        del COMMANDS[how]
+    assert r.relay.wait(20 * SLOW) == 11, r.errors()
+    assert "env -u SLUICE_INPUT_CONFIRM" in r.relay.errors()
+    r.sink.signal(signal.SIGTERM)
+    assert r.source.wait(20 * SLOW) and r.sink.wait(20 * SLOW) and not r.target.exists()
 
 
 @pytest.mark.parametrize("source", ["-", "/dev/stdin"])

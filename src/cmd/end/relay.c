@@ -66,9 +66,33 @@ int relay_confirm(struct relay *r)
 	return 0;
 }
 
+void relay_close(struct relay *r)
+{
+	close_fd(r->confirm);
+	r->confirm = -1;
+}
+
 /* ---- rdsend -------------------------------------------------------------------------------- */
 
 static int confirm_fd = -1; /* polls readable when the upstream rdrecv confirms; -1: none */
+static bool is_closed; /* RELAY_VARIABLE names a descriptor that is not there */
+
+static int fail_truncated(void)
+{
+	return fail_as(OUT_PEER_LOST,
+		       "the upstream rdrecv failed before the end of its stream: the "
+		       "input is truncated");
+}
+
+/* rdrecv also terminates its command when it has failed. */
+static int find_signal_cause(void)
+{
+	struct pollfd p = {.fd = confirm_fd, .events = POLLIN};
+
+	if (poll(&p, 1, 0) <= 0 || p.revents & POLLIN)
+		return 0;
+	return fail_truncated();
+}
 
 void relay_take(void)
 {
@@ -79,11 +103,27 @@ void relay_take(void)
 	bool named = text && sscanf(text, "%d:%ju", &fd, &inode) == 2;
 
 	unsetenv(RELAY_VARIABLE);
-	if (!named || fd <= STDERR_FILENO || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode) ||
-	    st.st_ino != inode)
+	if (!named)
 		return;
+	if (fd <= STDERR_FILENO || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode) ||
+	    st.st_ino != inode) {
+		is_closed = true;
+		return;
+	}
 	fcntl(fd, F_SETFD, FD_CLOEXEC);
 	confirm_fd = fd;
+	fail_signal_by(find_signal_cause);
+}
+
+int relay_check(void)
+{
+	if (!is_closed)
+		return 0;
+	return fail_as(
+		OUT_PEER_LOST,
+		"a program between the upstream rdrecv and this one closed the descriptor of " RELAY_VARIABLE
+		": the end of the input can't be confirmed; keep it open, or "
+		"accept any end with env -u " RELAY_VARIABLE);
 }
 
 int relay_await(void *ctx)
@@ -93,7 +133,7 @@ int relay_await(void *ctx)
 
 	(void)ctx;
 	if (confirm_fd < 0)
-		return 0;
+		return relay_check();
 	while (poll(&p, 1, POLL_MS) <= 0) {
 		if (cancelled())
 			return fail_signal(cancelled());
@@ -103,9 +143,5 @@ int relay_await(void *ctx)
 			 "its whole stream");
 		warn_ms = 0;
 	}
-	if (p.revents & POLLIN)
-		return 0;
-	return fail_as(
-		OUT_PEER_LOST,
-		"the upstream rdrecv failed before the end of its stream: the input is truncated");
+	return p.revents & POLLIN ? 0 : fail_truncated();
 }

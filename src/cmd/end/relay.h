@@ -11,8 +11,8 @@
  * verified everything.  A pipe that only hangs up means that rdrecv died or failed.  Readers
  * poll and never read, so that every rdsend below the command sees the confirmation.
  *
- * The inode detects a descriptor that a program in between has closed or replaced.  Then, and
- * without the variable, the end of the input counts as it is.
+ * The inode detects a descriptor that a program in between has closed or replaced.  Then no end of
+ * the input can be trusted, and the reader fails.  Without the variable the end counts as it is.
  */
 
 #include <sys/types.h>
@@ -30,11 +30,18 @@ int relay_open(struct relay *r);
 void relay_started(struct relay *r);
 /* Call when the command has the whole stream. Returns 0, or -1 with a failure. */
 int relay_confirm(struct relay *r);
+/* Without a confirmation before, readers learn that none will come. Call it before the command is
+ * stopped: its signal is then not taken for the cause. */
+void relay_close(struct relay *r);
 
 /* For rdsend, and for a rdcp that reads stdin: takes the descriptor that RELAY_VARIABLE names, and
  * removes the variable. The descriptor is not passed on to other programs; forked processes keep
- * it. Call this before starting any thread or child. */
+ * it. Call this before starting any thread or child. From then on a signal that comes when rdrecv
+ * has failed counts as that failure (fail_signal_by()). */
 void relay_take(void);
+/* Returns 0; -1 with OUT_PEER_LOST if a program in between has closed or replaced the descriptor.
+ */
+int relay_check(void);
 /* Waits for the confirmation, if there is such a descriptor. Returns 0; -1 with OUT_PEER_LOST if it
  * can no longer come, OUT_SIGNAL if cancelled(). For stream.finish in copy.h; ctx is unused. */
 int relay_await(void *ctx);

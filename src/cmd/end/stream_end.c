@@ -108,14 +108,16 @@ static int start_command(struct stream_end *e)
 
 	if (!argv)
 		return 0;
+	name = strrchr(argv[0], '/');
+	snprintf(what, sizeof what, "command %.200s", name && name[1] ? name + 1 : argv[0]);
+	if (child_find(argv[0], what))
+		return -1;
 	if (!is_source_end(e)) {
 		if (relay_open(&e->relay))
 			return -1;
 		lo.keep_fd = e->relay.inherit;
 		lo.keep_env = e->relay.env;
 	}
-	name = strrchr(argv[0], '/');
-	snprintf(what, sizeof what, "command %.200s", name && name[1] ? name + 1 : argv[0]);
 	rc = child_exec(argv, &lo, &e->command);
 	if (!is_source_end(e))
 		relay_started(&e->relay);
@@ -350,6 +352,8 @@ _Noreturn void stream_end_run(struct stream_end *e, enum role role, unsigned por
 	if (make_start(e, role))
 		exit_stream_end(e);
 	relay_take();
+	if (is_source_end(e) && relay_check())
+		exit_stream_end(e);
 	if (file_at < o->operand_count)
 		e->file = o->operands[file_at];
 	if (e->file && strcmp(e->file, "-") == 0)
@@ -387,6 +391,7 @@ _Noreturn void stream_end_run(struct stream_end *e, enum role role, unsigned por
 	e->work.watch.ctx = e;
 	ended = watch_run(&e->work.watch);
 	report_result(e, stdout_is_data);
+	relay_close(&e->relay);
 	child_stop(&e->command);
 	if (!ended)
 		_exit((int)e->report.failure.code);
