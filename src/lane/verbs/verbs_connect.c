@@ -490,14 +490,19 @@ static int await_established(struct verbs *v, uint64_t deadline_ms)
 	return 0;
 }
 
-/* The caller has authenticated, so it may learn the reason. Keeps this thread's failure. */
+/* The caller has authenticated, so it may learn the reason. Keeps this thread's failure, but as
+ * nothing has come from the caller, it is this host's adapter that failed. */
 static void reject_request(struct verbs *v)
 {
 	struct failure f = *failed();
-	struct lane_refusal why = {.code = (uint8_t)f.code};
+	struct lane_refusal why = {0};
 	uint8_t private[LANE_REFUSAL_SIZE];
-	bool known = f.code == OUT_MEMLOCK || f.code == OUT_MEMORY || f.code == OUT_TRANSPORT;
+	bool known;
 
+	if (f.code == OUT_PEER_LOST || f.code == OUT_CONNECT)
+		f.code = OUT_TRANSPORT;
+	known = f.code == OUT_MEMLOCK || f.code == OUT_MEMORY || f.code == OUT_TRANSPORT;
+	why.code = (uint8_t)f.code;
 	if (f.code == OUT_MEMLOCK) {
 		why.limit = memlock_limit();
 		why.need = v->pool->bytes + v->ring_bytes;

@@ -4,11 +4,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/io.h"
+#include "base/log.h"
 #include "host/sysfs.h"
 #include "lane/verbs/verbs_impl.h"
 
@@ -89,24 +91,48 @@ bool verbs_present(char *why, size_t size)
 	return true;
 }
 
+/* Callers take this for an address without an adapter. So the user learns here, once, why RDMA is
+ * not used. */
+static void warn_unknown(const char *call)
+{
+	static atomic_bool warned;
+
+	if (!atomic_exchange(&warned, true))
+		log_warn("find the RDMA device of an address: %s: %m", call);
+}
+
+static bool can_bind(struct rdma_cm_id *id, const union address *addr)
+{
+	union address a = address_with_port(addr, 0);
+
+	if (rdma_bind_addr(id, &a.sa) == 0)
+		return id->verbs != NULL;
+	if (errno == ENOMEM)
+		warn_unknown("bind an RDMA id");
+	return false;
+}
+
 bool verbs_behind(const union address *addr)
 {
 	struct rdma_event_channel *events;
-	struct rdma_cm_id *id = NULL;
-	union address a = address_with_port(addr, 0);
+	struct rdma_cm_id *id;
 	unsigned devices, active;
-	bool behind;
+	bool behind = false;
 
 	count_devices(&devices, &active);
 	if (!active || access(cm_device, R_OK | W_OK))
 		return false;
 	events = rdma_create_event_channel();
-	if (!events)
+	if (!events) {
+		warn_unknown(cm_device);
 		return false;
-	behind = !rdma_create_id(events, &id, NULL, RDMA_PS_TCP) && !rdma_bind_addr(id, &a.sa) &&
-		 id->verbs;
-	if (id)
+	}
+	if (rdma_create_id(events, &id, NULL, RDMA_PS_TCP)) {
+		warn_unknown("create an RDMA id");
+	} else {
+		behind = can_bind(id, addr);
 		rdma_destroy_id(id);
+	}
 	rdma_destroy_event_channel(events);
 	return behind;
 }
@@ -259,6 +285,15 @@ void verbs_refuse(struct verbs_caller *c)
 	verbs_caller_free(c);
 }
 
+/* The caller learns only that it was refused. Once, because strangers call, too. */
+static void warn_of_caller(void)
+{
+	static atomic_bool warned;
+
+	if (!atomic_exchange(&warned, true))
+		log_warn("take an RDMA connection: %m");
+}
+
 /* Makes a caller of a connection request. If the request is NULL, not a lane's, rejects it and
  * returns NULL. */
 static struct verbs_caller *make_caller(struct rdma_cm_id *id, const struct lane_private *request)
@@ -266,6 +301,8 @@ static struct verbs_caller *make_caller(struct rdma_cm_id *id, const struct lane
 	struct verbs_caller *c = request ? calloc(1, sizeof *c) : NULL;
 
 	if (!c) {
+		if (request)
+			warn_of_caller();
 		rdma_reject(id, NULL, 0);
 		rdma_destroy_id(id);
 		return NULL;
@@ -276,6 +313,7 @@ static struct verbs_caller *make_caller(struct rdma_cm_id *id, const struct lane
 	/* Migrate here, not in the lane's thread: during the migration no other thread may read
 	 * the listener's channel. */
 	if (!c->events || set_nonblocking(c->events->fd) || rdma_migrate_id(id, c->events)) {
+		warn_of_caller();
 		verbs_refuse(c);
 		return NULL;
 	}
