@@ -23,6 +23,7 @@
  *	MSG     argument 1 is a struct msghdr with a vector; a short call does half of it
  *	FILE0, FILE1, FILE3, STDOUT  the error indicator of this stream is set too
  *	NONE4   NULL is stored where argument 4 points
+ *	BAD2    argument 1 is stored where argument 2 points
  *	MEM     it allocates; calls by libraries fail too
  */
 
@@ -216,3 +217,46 @@ CALL(SSL_read_ex, NIL, "ECONNRESET ENOMEM EIO", PLAIN)
 CALL(SSL_write_ex, NIL, "ECONNRESET EPIPE ENOMEM", PLAIN)
 CALL(SSL_shutdown, MINUS, "ECONNRESET EPIPE", PLAIN)
 CALL(SSL_export_keying_material, NIL, "ENOMEM", PLAIN)
+
+/*
+ * Verbs. Their manuals name few errnos; these are assumed. The first four, and ___ibv_query_port, are
+ * inline functions that call an operation of the adapter: see tests/simverbs/device.h.
+ */
+CALL(ibv_post_send, CODE, "ENOMEM EINVAL EIO", BAD2)
+CALL(ibv_post_recv, CODE, "ENOMEM EINVAL EIO", BAD2)
+CALL(ibv_poll_cq, NUMBER, "-1", PLAIN)
+CALL(ibv_req_notify_cq, CODE, "ENOMEM EIO", PLAIN)
+CALL(___ibv_query_port, CODE, "EIO ENODEV ENOMEM", PLAIN)
+CALL(ibv_query_port, CODE, "EIO ENODEV ENOMEM", PLAIN)
+CALL(ibv_query_device, CODE, "EIO ENODEV ENOMEM", PLAIN)
+CALL(ibv_get_device_list, NIL, "EPERM ENOSYS ENOMEM", PLAIN)
+CALL(ibv_open_device, NIL, "EACCES EMFILE ENODEV ENOMEM", PLAIN)
+CALL(ibv_close_device, MINUS, "EIO", DONE)
+CALL(ibv_alloc_pd, NIL, "ENOMEM EIO", PLAIN)
+CALL(ibv_dealloc_pd, CODE, "EBUSY EIO", DONE)
+CALL(ibv_reg_mr, NIL, "ENOMEM EINVAL EPERM EAGAIN EIO", PLAIN)
+CALL(ibv_reg_mr_iova2, NIL, "ENOMEM EINVAL EPERM EAGAIN EOPNOTSUPP", PLAIN)
+CALL(ibv_dereg_mr, CODE, "EBUSY EIO", DONE)
+CALL(ibv_create_comp_channel, NIL, "EMFILE ENOMEM EIO", PLAIN)
+CALL(ibv_destroy_comp_channel, CODE, "EBUSY", DONE)
+CALL(ibv_create_cq, NIL, "ENOMEM EINVAL EIO", PLAIN)
+CALL(ibv_destroy_cq, CODE, "EBUSY EIO", DONE)
+CALL(ibv_get_cq_event, MINUS, "EIO EINTR EAGAIN", PLAIN)
+CALL(ibv_get_async_event, MINUS, "EIO EINTR EAGAIN", PLAIN)
+CALL(ibv_modify_qp, CODE, "EINVAL ENOMEM EIO", PLAIN)
+CALL(rdma_create_event_channel, NIL, "EMFILE ENOENT ENODEV ENOMEM", PLAIN)
+CALL(rdma_create_id, MINUS, "ENOMEM ENODEV EIO", PLAIN)
+CALL(rdma_destroy_id, MINUS, "ENODEV EIO", DONE)
+CALL(rdma_set_option, MINUS, "ENOSYS EINVAL ENOMEM", PLAIN)
+CALL(rdma_bind_addr, MINUS, "EADDRNOTAVAIL EADDRINUSE ENODEV EACCES ENOMEM", PLAIN)
+CALL(rdma_listen, MINUS, "EADDRINUSE ENOMEM EOPNOTSUPP", PLAIN)
+CALL(rdma_resolve_addr, MINUS, "ENODEV ENETUNREACH EHOSTUNREACH EADDRNOTAVAIL ENOMEM", PLAIN)
+CALL(rdma_resolve_route, MINUS, "ENOMEM EINVAL ENODEV", PLAIN)
+CALL(rdma_connect, MINUS, "ENOMEM ECONNREFUSED ETIMEDOUT ENODEV EINTR", PLAIN)
+CALL(rdma_accept, MINUS, "ENOMEM EINVAL ECONNRESET", PLAIN)
+CALL(rdma_reject, MINUS, "EINVAL ENOMEM", PLAIN)
+CALL(rdma_notify, MINUS, "EINVAL EISCONN", PLAIN)
+CALL(rdma_migrate_id, MINUS, "ENOMEM ENODEV", PLAIN)
+CALL(rdma_disconnect, MINUS, "EINVAL ENODEV", PLAIN)
+CALL(rdma_create_qp, MINUS, "ENOMEM EINVAL EIO", PLAIN)
+CALL(rdma_get_cm_event, MINUS, "EIO ENODEV ENOMEM EINTR EAGAIN", PLAIN)

@@ -7,6 +7,7 @@
  *
  *	SWEEP_FILE  the file: sizeof (struct shared) bytes, initially zero
  *	SWEEP_PLAN  ROLE CALL LIBRARY KIND N LASTING SITE...
+ *	SWEEP_ORDER ROLE RULES: this process has RULES as SIMVERBS_FAULT (tests/simverbs/order.h)
  *
  * ROLE: the process. A program has the name of its file, followed by the option that makes it an
  * end (as "rdcp--end"); its k-th fork has the name of its parent and ".k".
@@ -23,8 +24,9 @@
  *
  * SITE: the return address, relative to the load address of the program, in hexadecimal.
  *
- * Only calls by the program itself count; of allocations, those by libraries count too. All code
- * here must work in any thread, after any fork and inside malloc, so it calls almost nothing.
+ * Only calls by the program itself count; of allocations, those by libraries count too, but not
+ * those of tests/simverbs. All code here must work in any thread, after any fork and inside malloc,
+ * so it calls almost nothing.
  */
 #undef _FILE_OFFSET_BITS
 #undef _TIME_BITS
@@ -48,7 +50,7 @@
 #include <unistd.h>
 
 enum result { MINUS, NIL, CODE, NUMBER };
-enum way { PLAIN, DONE, LEN1, LEN2, IOV, MSG, FILE0, FILE1, FILE3, STDOUT, NONE4, MEM };
+enum way { PLAIN, DONE, LEN1, LEN2, IOV, MSG, FILE0, FILE1, FILE3, STDOUT, NONE4, BAD2, MEM };
 enum { PROCESSES = 32, ENTRIES = 4096, SITES = 32, VECTOR = 64, ERROR_SEEN = 0x20 };
 
 /* read_record() in sites.py reads these. */
@@ -111,6 +113,8 @@ static bool planned;
 static char role[48];
 static unsigned forks;
 static uintptr_t program, program_size;
+static uintptr_t simverbs[2][2]; /* where these libraries begin and end */
+static char order[512] = "SIMVERBS_FAULT=";
 static _Thread_local uintptr_t last_site __attribute__((tls_model("initial-exec")));
 static _Thread_local unsigned last_call __attribute__((tls_model("initial-exec")));
 static _Thread_local struct iovec half[VECTOR] __attribute__((tls_model("initial-exec")));
@@ -137,9 +141,8 @@ static uintptr_t real_of(unsigned call)
 
 	if (at)
 		return at;
+	/* Only simulated verbs have all of them. */
 	at = calls[call].way == MEM ? allocator(name) : (uintptr_t)dlsym(RTLD_NEXT, name);
-	if (!at)
-		abort();
 	atomic_store_explicit(&real[call], at, memory_order_relaxed);
 	return at;
 }
@@ -154,6 +157,17 @@ static void claim(void)
 	if (own_process)
 		memcpy(own_process->role, role, sizeof role);
 	planned = plan.n > 0 && strcmp(role, plan.role) == 0;
+}
+
+/* Works after a fork, too: putenv() was given this memory. */
+static void choose_order(void)
+{
+	const char *text = getenv("SWEEP_ORDER"), *rules = text ? strchr(text, ' ') : NULL;
+	size_t used = strlen("SIMVERBS_FAULT="), named = strlen(role);
+
+	order[used] = '\0';
+	if (rules && (size_t)(rules - text) == named && strncmp(text, role, named) == 0)
+		strncat(order, rules + 1, sizeof order - used - 1);
 }
 
 static void before_fork(void)
@@ -173,6 +187,7 @@ static void after_fork_in_child(void)
 		role[used] = '\0';
 	}
 	forks = 0;
+	choose_order();
 	claim();
 }
 
@@ -206,6 +221,30 @@ static void find_program(void)
 			program_size = at[i].p_vaddr + at[i].p_memsz;
 }
 
+static int note_simverbs(struct dl_phdr_info *info, size_t size, void *count)
+{
+	unsigned *n = count;
+
+	(void)size;
+	if (!strstr(info->dlpi_name, "/simverbs/") || *n == 2)
+		return 0;
+	simverbs[*n][0] = info->dlpi_addr;
+	for (unsigned i = 0; i < info->dlpi_phnum; i++) {
+		const ElfW(Phdr) *p = &info->dlpi_phdr[i];
+
+		if (p->p_type == PT_LOAD)
+			simverbs[*n][1] = info->dlpi_addr + p->p_vaddr + p->p_memsz;
+	}
+	++*n;
+	return 0;
+}
+
+static bool is_simverbs(uintptr_t from)
+{
+	return (from >= simverbs[0][0] && from < simverbs[0][1]) ||
+	       (from >= simverbs[1][0] && from < simverbs[1][1]);
+}
+
 static bool read_plan(const char *text)
 {
 	int used = 0;
@@ -225,6 +264,7 @@ __attribute__((constructor)) static void start_counting(int argc, char **argv)
 {
 	const char *path = getenv("SWEEP_FILE");
 	struct shared *map;
+	unsigned libraries = 0;
 	int fd;
 
 	if (!path || !name_role(argc, argv))
@@ -233,7 +273,11 @@ __attribute__((constructor)) static void start_counting(int argc, char **argv)
 		real_of(i);
 	if (!read_plan(getenv("SWEEP_PLAN")))
 		plan.n = 0;
+	choose_order();
+	if (getenv("SWEEP_ORDER"))
+		putenv(order);
 	find_program();
+	dl_iterate_phdr(note_simverbs, &libraries);
 	pthread_atfork(before_fork, NULL, after_fork_in_child);
 	fd = open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0)
@@ -313,6 +357,9 @@ static uintptr_t fail_call(unsigned call, uintptr_t *args)
 	case NONE4:
 		*(void **)args[4] = NULL;
 		break;
+	case BAD2:
+		*(uintptr_t *)args[2] = args[1];
+		break;
 	default:
 		break;
 	}
@@ -383,7 +430,7 @@ struct verdict every_call(unsigned call, uintptr_t *args, uintptr_t from)
 	if (from - program < program_size) {
 		last_site = from - program;
 		last_call = call;
-	} else if (calls[call].way == MEM && last_site) {
+	} else if (calls[call].way == MEM && last_site && !is_simverbs(from)) {
 		library = 1;
 	} else {
 		return v;

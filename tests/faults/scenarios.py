@@ -34,9 +34,13 @@ def put(path, data, at=NEW, mode=0o644):
 
 
 class Scenario:
-    """loose: paths that a failed run may leave in any state, such as the output of a command."""
+    """loose: paths that a failed run may leave in any state, such as the output of a command.
+    adapter: a personality of tests/simverbs."""
 
     name, streams, loose, key = "", False, (), KEY
+    adapter, transport = None, "tcp"
+    slow = False    # only with --all, or by name
+    prints = False  # failures are findings, on stdout
     codes = (0,)    # the exit codes if no call fails
     removes = deletes = backs_up = False
 
@@ -49,7 +53,7 @@ class Scenario:
 
     def rdcp(self, bin_, *words):
         program = str(bin_ / "rdcp")
-        return [program, "--transport=tcp", *TIMES, "--rsh", RSH, "--rdcp-path", program, *words]
+        return [program, "--transport=" + self.transport, *TIMES, "--rsh", RSH, "--rdcp-path", program, *words]
 
 
 def add(cls):
@@ -86,6 +90,13 @@ def sparse_file(top):
     put(top + "/t/f", noise(50_000, 5), OLD)
 
 
+def acl(mask):
+    """u::rw- u:7:r-- g::r-- m::MASK o::---"""
+    nobody = 2**32 - 1
+    rows = (1, 6, nobody), (2, 4, 7), (4, 4, nobody), (16, mask, nobody), (32, 0, nobody)
+    return b"\x02\0\0\0" + b"".join(t.to_bytes(2, "little") + p.to_bytes(2, "little") + i.to_bytes(4, "little") for t, p, i in rows)
+
+
 def tree(top):
     """A tree with every kind of entry."""
     s = top + "/s"
@@ -102,12 +113,8 @@ def tree(top):
     put(s + "/named", noise(2000, 10))
     os.setxattr(s + "/named", "user.colour", b"green")
     os.setxattr(s + "/d", "user.colour", b"blue")
-    # u::rw- u:7:r-- g::r-- m::r-- o::---
-    acl = b"\x02\0\0\0" + b"".join(t.to_bytes(2, "little") + p.to_bytes(2, "little") + i.to_bytes(4, "little")
-                                  for t, p, i in ((1, 6, 2**32 - 1), (2, 4, 7), (4, 4, 2**32 - 1), (16, 4, 2**32 - 1),
-                                                  (32, 0, 2**32 - 1)))
-    os.setxattr(s + "/small", "system.posix_acl_access", acl)
-    os.setxattr(s + "/void", "system.posix_acl_default", acl)
+    os.setxattr(s + "/small", "system.posix_acl_access", acl(4))
+    os.setxattr(s + "/void", "system.posix_acl_default", acl(4))
     if os.geteuid() == 0:
         os.mknod(s + "/d/device", 0o20600, os.makedev(1, 3))
         os.chown(s + "/named", 7, 8)
@@ -142,6 +149,8 @@ def tree_again(top):
     os.setxattr(top + "/t/named", "user.shape", b"round")
     os.setxattr(top + "/t/named", "user.colour", b"red")
     os.removexattr(top + "/t/small", "system.posix_acl_access")
+    for name in "d/fifo", "d/deep/er/file":
+        os.setxattr(top + "/t/" + name, "system.posix_acl_access", acl(6))
     os.chmod(top + "/t/middle", 0o600)
     os.chmod(top + "/t/d/deep", 0o700)
     os.utime(top + "/t/empty", (OLD, OLD))
@@ -356,6 +365,45 @@ Copy("procfs-push", ["-r", "/proc/sys/fs/epoll", "far:t"], few_over)
 Copy("inplace-new", ["--inplace", "s/f", "far:t/new"], one_file, loose=("t/new",))
 
 
+def empty_dir_in_the_way(top):
+    few(top)
+    os.makedirs(top + "/t/a")
+    with open(top + "/s/hole", "wb") as f:
+        f.truncate(3000)
+    os.symlink("x" * 4000, top + "/s/long")
+
+
+def bare(top):
+    few_over(top)
+    put(top + "/f", noise(3000, 36))
+
+
+def stored(top, make=few):
+    """The target has all files of the source."""
+    make(top)
+    subprocess.run(["cp", "-aT", top + "/s", top + "/t"], check=True, stdin=subprocess.DEVNULL)
+
+
+def listed_below(top):
+    tree(top)
+    put(top + "/list", b"d/deep/er/file\nsmall\n")
+    put(top + "/rules", b"*.o\n/tmp/\n")
+
+
+Copy("plain-push", ["-a", "--block-size=4k", "s/", "far:t"], empty_dir_in_the_way)
+Copy("relative-push", ["-a", "--relative", "--delete", "s/d", "far:t"], few_over, deletes=True)
+Copy("moved-push", ["-aHAX", "--remove-source-files", "s/", "far:t"], lambda top: stored(top, tree), removes=True)
+Copy("bare-push", ["--remove-source-files", "f", "far:t"], bare)
+Copy("failed-local", ["-r", "--failed=/dev/null", "s/", "missing", "t"], few_over, codes=(23,))
+Copy("below-push", ["-a", "--files-from=list", "--exclude-from=rules", "s", "far:t"], listed_below)
+
+
+def fifo(top):
+    few(top)
+    os.makedirs(top + "/t")
+    os.mkfifo(top + "/t/a")
+
+
 class Wrapped(Copy):
     """rdcp WORDS SRC... DST, started by another command."""
 
@@ -369,6 +417,9 @@ class Wrapped(Copy):
 
 Wrapped("stdout-pull", ["sh", "-c", 'exec "$@" >t/out', "sh"], ["far:s/b", "/dev/stdout"], few_over, loose=("t/out",))
 Wrapped("closed-push", ["sh", "-c", 'exec "$@" <&- >&-', "sh"], ["-a", "s/", "far:t"], few_over)
+Wrapped("homeless-pull", ["env", "-u", "HOME"], ["far:~/" + os.path.relpath("/proc/version", pwd.getpwuid(os.geteuid()).pw_dir), "t/"],
+        few_over)
+Wrapped("fifo-push", ["sh", "-c", 'exec 3<>t/a; exec "$@"', "sh"], ["s/a", "far:t/"], fifo)
 Wrapped("login-pull", ["env", "SSH_CONNECTION=127.0.0.1 22 127.0.0.1 2222"], ["-a", "far:s/", "t"], few_over)
 
 
@@ -390,12 +441,19 @@ def guarded(top):
     """The target has modes that deny their owner access, and directories that a group may write to."""
     shared_target(top)
     t = top + "/t"
+    os.setxattr(top + "/s/d/c", "user.colour", b"red")
     os.chmod(top + "/s/d/c", 0o444)
     os.chmod(t + "/a", 0o200)
     os.chmod(t + "/b", 0o400)
     os.chmod(t + "/d/c", 0)
     os.chmod(t + "/d", 0o500)
     put(t + "/.sluice.0123456789abcdef.01234567", b"left", OLD, 0o400)
+
+
+def closed(top):
+    """A file at the target is equal, but nobody may read it."""
+    stored(top)
+    os.chmod(top + "/t/a", 0)
 
 
 def search_only(top):
@@ -412,6 +470,7 @@ if os.geteuid() == 0:
     Wrapped("nobody-remove", AS_NOBODY, ["-a", "--remove-source-files", "s/", "far:t"], owned_by_nobody(guarded),
             removes=True)
     Wrapped("nobody-again", AS_NOBODY, ["-rpX", "--fsync", "s/", "far:t"], owned_by_nobody(tree_again))
+    Wrapped("nobody-closed", AS_NOBODY, ["-rt", "--fsync", "s/", "far:t"], owned_by_nobody(closed))
     Wrapped("nobody-dark", AS_NOBODY, ["s/a", "far:t/dark/f"], owned_by_nobody(search_only))
     Wrapped("nobody-inplace", AS_NOBODY, ["--inplace", "--verify", "s/a", "far:t/dark/f"], owned_by_nobody(search_only),
             loose=("t/dark/f",))
@@ -421,10 +480,10 @@ class Stream(Scenario):
     streams = True
 
     def rdrecv(self, bin_, options, *words):
-        return [str(bin_ / "rdrecv"), "--transport=tcp", "--address=127.0.0.1", *TIMES, *options, "0", "-", *words]
+        return [str(bin_ / "rdrecv"), "--transport=" + self.transport, "--address=127.0.0.1", *TIMES, *options, "0", "-", *words]
 
     def rdsend(self, bin_, options, *words):
-        return [str(bin_ / "rdsend"), "--transport=tcp", *TIMES, *options, "127.0.0.1", "PORT", "-", *words]
+        return [str(bin_ / "rdsend"), "--transport=" + self.transport, *TIMES, *options, "127.0.0.1", "PORT", "-", *words]
 
 
 @add
@@ -517,3 +576,72 @@ class MakeKey(Scenario):
 
     def commands(self, bin_):
         return [[str(bin_ / "rdsend"), "--make-key=new-key"]]
+
+
+# Over simulated adapters. With auto the copy goes on over TCP; with rdma it ends with the reason.
+ROCE, IWARP = "connectx-roce", "t6-iwarp"
+
+
+class OnAdapter(Copy):
+    """A Copy over a simulated adapter."""
+
+    def __init__(self, adapter, transport, name, words, make, **facts):
+        kind = adapter.split("-")[1]
+        super().__init__("%s-%s" % (kind, name), words, make, adapter=adapter, transport=transport, **facts)
+
+
+OnAdapter(ROCE, "auto", "push", ["s/f", "far:t/f"], one_file)
+OnAdapter(IWARP, "rdma", "push", ["s/f", "far:t/f"], one_file)
+OnAdapter(ROCE, "rdma", "tree", ["-a", "--tos=ef", "s/", "far:t"], few_over)
+OnAdapter(IWARP, "auto", "tree", ["-a", "s/", "far:t"], few_over)
+OnAdapter(ROCE, "rdma", "pull", ["-a", "far:s/", "t"], few_over)
+OnAdapter(IWARP, "auto", "pull", ["-a", "--rdma-op=write-send", "far:s/", "t"], few_over)
+OnAdapter(ROCE, "auto", "lanes", ["--lanes=4", "--depth=2", "s/f", "far:t/f"], large)
+OnAdapter(ROCE, "rdma", "write-imm", ["--lanes=1", "--rdma-op=write-imm", "s/f", "far:t/f"], one_file)
+OnAdapter(IWARP, "rdma", "write-send", ["--lanes=1", "--rdma-op=write-send", "s/f", "far:t/f"], one_file)
+OnAdapter(ROCE, "rdma", "resume", ["-p", "s/big", "far:t/big"], interrupted)
+OnAdapter(ROCE, "auto", "local", ["-a", "s/", "t"], few_over)
+
+
+@add
+class StreamOnRoce(Files):
+    name, adapter, transport = "roce-stream", ROCE, "auto"
+
+
+@add
+class StreamOnIwarp(Commands):
+    name, adapter, transport = "iwarp-stream", IWARP, "rdma"
+
+
+@add
+class Bench(Scenario):
+    """rdbench prints figures, so only its exit code and messages are judged."""
+
+    name, slow = "bench", True
+
+    def make(self, top):
+        put(top + "/s/f", noise(200_000, 35))
+        os.makedirs(top + "/t", exist_ok=True)
+
+    def commands(self, bin_):
+        return [[str(bin_ / "rdbench"), "--transport=" + self.transport, *TIMES, "--rsh", RSH, "--rdcp-path", str(bin_ / "rdcp"),
+                 "--lanes=1", "--depth=4", "--block-size=64k", "--seconds=0.1", "--source=s", "--target=t", "far"]]
+
+
+@add
+class Check(Scenario):
+    name, slow, prints, words = "check", True, True, ("--json",)
+
+    def make(self, top):
+        os.mkdir(top + "/s")
+        os.makedirs(top + "/t", exist_ok=True)
+
+    def commands(self, bin_):
+        return [[str(bin_ / "rdcheck"), "--transport=" + self.transport, *TIMES, "--rsh", RSH, "--rdcp-path", str(bin_ / "rdcp"),
+                 *self.words, "far"]]
+
+
+@add
+class CheckOnRoce(Check):
+    name, adapter, transport, words = "roce-check", ROCE, "auto", ()
+    codes = (0, 43)     # the adapter has loopback addresses only

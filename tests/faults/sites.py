@@ -12,7 +12,6 @@ import subprocess
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PROGRAMS = ("rdcp", "rdsend", "rdrecv", "rdbench", "rdcheck")
-SWEPT = PROGRAMS[:3]
 PROCESSES, ENTRIES = 32, 4096       # as in every_call.c
 HEAD, PROCESS, ENTRY = struct.Struct("=IIII"), struct.Struct("=48sI12x"), struct.Struct("=QII")
 SHARED = HEAD.size + PROCESSES * (PROCESS.size + ENTRIES * ENTRY.size)
@@ -30,6 +29,7 @@ def calls():
 
 
 CALLS = calls()
+POINTER = "*"       # a call through a pointer
 BY_NUMBER = list(CALLS.values())
 
 
@@ -87,12 +87,15 @@ class Sites:
                 continue
             if last:
                 found.append((int(m[1], 16), last))
-            m = re.match(r"(?:call|bl)\s.*<(\w+)@", m[2])
-            last = m[1] if m and m[1] in CALLS else None
+            call = re.match(r"(?:call|bl)\s.*<(\w+)@", m[2])
+            last = call[1] if call and call[1] in CALLS else None
+            if re.match(r"call\s+\*|blr\s", m[2]):
+                last = POINTER
         return found
 
     def _symbolized(self, addresses):
-        """(file, line, function) of the call before each address. If functions are inlined, it is the innermost one."""
+        """(file, line, function, inline function) of the call before each address. If functions of src/ are inlined,
+        it is the innermost one. The last is the function of verbs.h, if the call is by one."""
         tool = ["llvm-symbolizer", "-e", self.program, "--output-style=LLVM", "--inlines"]
         out = subprocess.run(tool, input="".join("0x%x\n" % (a - 1) for a in addresses), capture_output=True, text=True,
                              check=True).stdout
@@ -102,12 +105,17 @@ class Sites:
             frames = [(f, *at.rsplit(":", 2)[:2]) for f, at in zip(lines[::2], lines[1::2])]
             own = [f for f in frames if "/usr/" not in f[1]] or frames
             if own:
-                yield own[0][1], int(own[0][2]), own[0][0].split(".")[0]
+                inline = frames[0][0] if frames[0][1].endswith("/infiniband/verbs.h") else None
+                yield own[0][1], int(own[0][2]), own[0][0].split(".")[0], inline
 
     def _add(self, found):
         lines = collections.defaultdict(set)
         rows = []
-        for (address, call), (file, line, function) in zip(found, self._symbolized([a for a, _ in found])):
+        for (address, call), (file, line, function, inline) in zip(found, self._symbolized([a for a, _ in found])):
+            if call == POINTER:
+                call = inline
+            if call not in CALLS:
+                continue
             file = re.sub(r"^.*/src/", "", file)
             rows.append((address, call, file, line, function))
             lines[file, function, call].add(line)
@@ -124,7 +132,7 @@ class Sites:
         if (address, call) not in self.by_address:
             if any((address, other) in self.by_address for other in ("reallocarray", "strdup", "strndup")):
                 return None
-            (file, line, function), = self._symbolized([address])
+            (file, line, function, _), = self._symbolized([address])
             name = "%s:%s:%s@%d" % (re.sub(r"^.*/src/", "", file), function, call, line)
             self.by_address[address, call] = name
             self.by_name[name].append(address)
@@ -136,7 +144,7 @@ class Book:
     """The sites of all programs of a build."""
 
     def __init__(self, bin_):
-        self.programs = {p: Sites(bin_ / p) for p in SWEPT}
+        self.programs = {p: Sites(bin_ / p) for p in PROGRAMS}
 
     def of(self, role):
         return self.programs[re.match(r"rd[a-z]+", role)[0]]
@@ -177,8 +185,22 @@ def read_record(path, book):
     return injected, found
 
 
+# What a simulated adapter can be ordered to do (tests/simverbs/order.h): enum ibv_wc_status, enum rdma_cm_event_type.
+STATUSES = {"LOC_PROT": 4, "WR_FLUSH": 5, "REM_ACCESS": 10, "REM_OP": 11, "RETRY_EXC": 12, "RNR_RETRY_EXC": 13, "GENERAL": 21}
+CM_EVENTS = {name: n for n, name in enumerate(
+    "ADDR_RESOLVED ADDR_ERROR ROUTE_RESOLVED ROUTE_ERROR CONNECT_REQUEST CONNECT_RESPONSE CONNECT_ERROR UNREACHABLE REJECTED "
+    "ESTABLISHED DISCONNECTED DEVICE_REMOVAL MULTICAST_JOIN MULTICAST_ERROR ADDR_CHANGE TIMEWAIT_EXIT".split())}
+
+
 class Point:
-    """One call that fails: SCENARIO ROLE SITE N KIND. If KIND ends with a +, all later calls fail too."""
+    """One call that fails: SCENARIO ROLE SITE N KIND. If KIND ends with a +, all later calls fail too.
+
+    Or what a simulated adapter does. SITE is then
+    simverbs:status             the N-th send completes with the status KIND
+    simverbs:event:NAME         the N-th event NAME is another, KIND is EVENT or EVENT/STATUS
+    simverbs:lose:MESSAGE       the N-th message of the connection manager is lost
+    simverbs:async:NAME         this asynchronous event comes with the N-th send
+    simverbs:silent             the adapter is silent from the N-th send on"""
 
     def __init__(self, scenario, role, site, n, kind):
         self.scenario, self.role, self.site, self.n = scenario, role, site, int(n)
@@ -200,6 +222,35 @@ class Point:
     @property
     def library(self):
         return ">" in self.site
+
+    @property
+    def ordered(self):
+        return self.site.startswith("simverbs:")
+
+    @property
+    def about_verbs(self):
+        return self.ordered or bool(re.match(r"_*ibv_|rdma_", self.call))
+
+    def order(self):
+        """The rule of SIMVERBS_FAULT."""
+        what = self.site.split(":", 1)[1]
+        n = 0 if self.lasting else self.n
+        if what == "status":
+            return "status:n=%d,is=%d" % (n, STATUSES[self.kind])
+        if what == "silent":
+            return "silent:n=%d" % n
+        words = "%s,n=%d" % (what, n)
+        if what.startswith("event:"):
+            event, _, status = self.kind.partition("/")
+            words += ",as=%d,status=%d" % (CM_EVENTS[event], int(status or 0))
+        return words
+
+    def environment(self, book):
+        """The environment that makes the call fail. None: no program has the site."""
+        if self.ordered:
+            return {"SWEEP_ORDER": "%s %s" % (self.role, self.order())}
+        plan = self.plan(book)
+        return plan and {"SWEEP_PLAN": plan}
 
     def plan(self, book):
         addresses = book.of(self.role).by_name.get(self.site.split(">")[0])

@@ -111,6 +111,29 @@ def test_broken_promise_is_found(expected, kind, script):
     assert kind in found(expected, script, deletes=True)
 
 
+ADAPTER = {"adapter": "connectx-roce", "transport": "auto"}
+
+
+@pytest.mark.parametrize("call, facts, classes", [
+    ("ibv_reg_mr", ADAPTER, {"stopped"}), ("pwrite64", ADAPTER, set()), ("rdma_connect", {**ADAPTER, "transport": "rdma"}, set())])
+def test_copy_that_could_go_on_over_tcp_must_not_end(expected, call, facts, classes):
+    assert found(expected, FULL, call=call, **facts) == classes
+
+
+def test_wrong_use_of_a_simulated_adapter_is_found(expected):
+    assert "misuse" in found(expected, "echo 'simverbs: ibv_dealloc_pd: 1 region is still in it' >&2; kill -ABRT $$", **ADAPTER)
+
+
+@pytest.mark.parametrize("words, rule", [
+    ("simverbs:status 3 RETRY_EXC", "status:n=3,is=12"), ("simverbs:status 1 RETRY_EXC+", "status:n=0,is=12"),
+    ("simverbs:event:ESTABLISHED 2 REJECTED/8", "event:ESTABLISHED,n=2,as=8,status=8"),
+    ("simverbs:event:ADDR_RESOLVED 1 ADDR_ERROR/-19", "event:ADDR_RESOLVED,n=1,as=1,status=-19"),
+    ("simverbs:lose:REP 1 1", "lose:REP,n=1"), ("simverbs:async:QP_FATAL 4 1", "async:QP_FATAL,n=4"),
+    ("simverbs:silent 5 1", "silent:n=5")])
+def test_order_of_a_point(words, rule):
+    assert Point.parse("roce-push rdcp.1 " + words).environment(None) == {"SWEEP_ORDER": "rdcp.1 " + rule}
+
+
 def test_failure_after_an_interrupted_call_is_found(expected):
     assert "interrupted" in found(expected, FULL, kind="EINTR")
 

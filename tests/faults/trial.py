@@ -17,9 +17,10 @@ import time
 import scenarios
 from sites import ROOT, SHARED, number_of, read_record, scratch
 
-sys.path[:0] = [str(ROOT / "tests" / "trees"), str(ROOT / "tests" / "rig")]
+sys.path[:0] = [str(ROOT / "tests" / "trees"), str(ROOT / "tests" / "rig"), str(ROOT / "tests" / "simverbs")]
 
 from compare import walk  # noqa: E402
+from make_host import make_host  # noqa: E402
 from processes import descendants, words  # noqa: E402
 
 # Seconds that a run may take on a busy machine: three timeouts of 4 s, and the other promised times.
@@ -35,12 +36,16 @@ ABORTS = "base/io.c:raise_event:write#1"     # src/base/io.c documents that
 REMOVING = {"unlink", "unlinkat"}
 # An interrupted or short call is no failure; for these calls, neither is EAGAIN.
 MILD = {"EINTR", "EAGAIN", "short"}
-WAITING = {"read", "write", "send", "recv", "sendmsg", "recvmsg", "accept4", "preadv64v2", "getrandom"}
+WAITING = {"read", "write", "send", "recv", "sendmsg", "recvmsg", "accept4", "preadv64v2", "getrandom",
+           "rdma_get_cm_event", "ibv_get_cq_event", "ibv_get_async_event"}
 # The fields that a failure may change at exit 0. Without SEEK_DATA a hole is copied as zeros. With a warning,
 # fields that no option requested: a file system may support no modes, or no attributes of a replaced file.
 MAY_DIFFER = {"holes": {"lseek64", "fallocate64"}, "mode": {"fchmod", "fchmodat"},
               "xattrs": {"flistxattr", "fgetxattr", "fsetxattr", "malloc"}}
 WARNINGS = {"mode": "mode could not be set", "xattrs": "extended attributes could not be kept"}
+# The words of lane/verbs/verbs_event.c for these errnos.
+CONNECT_WORDS = {"ECONNREFUSED": "no RDMA listener", "ECONNRESET": "refused by the peer", "ENODEV": "no RDMA device", "ETIMEDOUT": "no answer",
+                 "EINTR": "no answer", "ENETUNREACH": "no route to that address", "EHOSTUNREACH": "no route to that address"}
 FIELDS = ("kind", "content", "mode", "mtime", "owner", "target", "rdev", "acls", "xattrs", "set", "holes")
 
 
@@ -77,9 +82,9 @@ def snapshot(top):
 
 
 class Run:
-    """Runs the commands of a scenario. codes and texts: the exit code and the stderr of each."""
+    """Runs the commands of a scenario. codes and texts: the exit code and the stderr of each. fault: Point.environment()."""
 
-    def __init__(self, scenario, bin_, library=None, plan=None):
+    def __init__(self, scenario, bin_, library=None, fault=None):
         self.scenario, self.bin = scenario, bin_
         self.base = tempfile.mkdtemp(prefix="sluice-sweep-", dir=scratch())
         self.top = self.base + "/w"
@@ -87,7 +92,7 @@ class Run:
         os.mkdir(self.top)
         self._make()
         self.before = snapshot(self.top)
-        env = {k: v for k, v in os.environ.items() if not k.startswith(("RD_", "SLUICE_", "SWEEP_"))}
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("RD_", "SLUICE_", "SWEEP_", "SIMVERBS"))}
         env.update(HOME=self.top, LC_ALL="C.UTF-8", LLVM_PROFILE_FILE="/dev/null",
                    # The default exit status of AddressSanitizer is one of our codes.
                    ASAN_OPTIONS="verify_asan_link_order=0:allocator_may_return_null=1:exitcode=%d" % SANITIZER)
@@ -95,8 +100,11 @@ class Run:
             env.update(LD_PRELOAD=str(library), SWEEP_FILE=self.base + "/shared")
         if scenario.streams:
             env["RD_KEY"] = scenario.key
-        if plan:
-            env["SWEEP_PLAN"] = plan
+        if scenario.adapter:
+            make_host(scenario.adapter, self.base + "/host")
+            env.update(SIMVERBS=self.base + "/host", SIMVERBS_LEAKS="1", SIMVERBS_TOUCH="1", SIMVERBS_MARK=self.base + "/mark",
+                       LD_LIBRARY_PATH=str(bin_.parent / "tests" / "simverbs"))
+        env.update(fault or {})
         with open(self.base + "/shared", "wb") as f:
             f.truncate(SHARED)
         # A scenario may run as another user.
@@ -117,16 +125,17 @@ class Run:
         shutil.rmtree(self.base, ignore_errors=True)
 
     def record(self, book):
-        return read_record(self.base + "/shared", book)
+        injected, sites = read_record(self.base + "/shared", book)
+        return injected or os.path.exists(self.base + "/mark"), sites
 
     def _start(self, argv, n):
         with open("%s/stderr-%d" % (self.base, n), "wb") as err, open("%s/stdout-%d" % (self.base, n), "wb") as out:
             return subprocess.Popen(argv, cwd=self.top, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
                                     start_new_session=True, umask=0o022)
 
-    def _text(self, n):
-        """The stderr of the n-th command."""
-        with open("%s/stderr-%d" % (self.base, n), "rb") as f:
+    def _text(self, n, stream="stderr"):
+        """The stderr or stdout of the n-th command."""
+        with open("%s/%s-%d" % (self.base, stream, n), "rb") as f:
             return f.read().decode("utf-8", "replace")
 
     def _go(self, commands, until):
@@ -142,6 +151,8 @@ class Run:
                 self.late.append("%s: %s" % (os.path.basename(commands[n][0]), whereabouts()))
                 self.codes.append(None)
         self.texts = [self._text(n) for n in range(len(started))]
+        if self.scenario.prints:
+            self.texts[0] += self._text(0, "stdout")
         if not self.late:
             self._linger()
 
@@ -196,6 +207,8 @@ class Reference:
             for key, count in r.record(book)[1].items() if book else ():
                 self.sites[key] = min(count, self.sites.get(key, count))
             r.close()
+        if scenario.adapter and book and not any(":ibv_post_send" in site for _, site in self.sites):
+            raise RuntimeError("%s: no data went over RDMA" % scenario.name)
         self.seconds = runs[1].seconds
 
 
@@ -231,7 +244,10 @@ class Judge:
         found = re.search(r"(ERROR|SUMMARY): (\w+Sanitizer: [^\n]*)", "\n".join(self.run.texts))
         if found:
             self.add("leak" if "leak" in found[2] else "memory", found[2])
-        return bool(found)
+        misused = re.search(r"^simverbs: [^\n]*", "\n".join(self.run.texts), re.M)
+        if misused:
+            self.add("misuse", misused[0])
+        return bool(found or misused)
 
     def aborted(self):
         return self.point.site == ABORTS
@@ -241,7 +257,13 @@ class Judge:
         return len(self.run.codes) == 2 and self.run.codes[0] == 0 and bool(self.run.codes[1]) and \
             self.point.site.startswith("session/channel/")
 
+    def continues(self):
+        """Whether the copy must succeed without the adapter."""
+        return self.s.adapter and self.s.transport == "auto" and self.point.about_verbs
+
     def check_codes(self):
+        if self.continues() and self.code not in (None, 0, *self.s.codes):
+            self.add("stopped", "exit status %s" % self.code)
         for code in self.run.codes:
             if code is not None and (code < 0 or code not in KNOWN_CODES | {0}):
                 if not self.aborted():
@@ -269,10 +291,14 @@ class Judge:
                 self.add("silent", "exit status %s without a message" % self.code)
             return
         self.check_repeats(lines)
+        if self.point.ordered:
+            return
         number = number_of(self.point.kind)
         if number <= 0 or self.point.kind.isdigit() or self.point.kind.startswith("-"):
             return
         wanted = [os.strerror(number)] + (["memory", "Memory", "allocate"] if number == errno.ENOMEM else [])
+        if self.point.about_verbs and self.point.kind in CONNECT_WORDS:
+            wanted.append(CONNECT_WORDS[self.point.kind])
         if not any(w in text for w in wanted):
             self.add("unnamed", "no %r in: %s" % (wanted[0], " | ".join(lines[:3])))
 

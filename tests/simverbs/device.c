@@ -101,7 +101,7 @@ static enum ibv_mtu encode_mtu(uint32_t bytes)
 	return n;
 }
 
-static int query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
+int device_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
 		      size_t size)
 {
 	const struct host_adapter *a = adapter_of(context);
@@ -136,8 +136,8 @@ EXPORT int ibv_query_port(struct ibv_context *context, uint8_t port,
 			  struct _compat_ibv_port_attr *attr)
 {
 	/* Callers of old come here with a shorter struct. */
-	return query_port(context, port, (struct ibv_port_attr *)attr,
-			  offsetof(struct ibv_port_attr, port_cap_flags2));
+	return device_query_port(context, port, (struct ibv_port_attr *)attr,
+				 offsetof(struct ibv_port_attr, port_cap_flags2));
 }
 
 EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr *attr)
@@ -200,7 +200,7 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 	c->adapter = a;
 	v = &c->verbs;
 	v->sz = sizeof *v;
-	v->query_port = query_port;
+	v->query_port = device_query_port;
 	v->context.device = device;
 	v->context.cmd_fd = -1;
 	v->context.async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "order.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
@@ -104,6 +105,15 @@ __attribute__((constructor)) static void prepare_forks(void)
 	pthread_atfork(NULL, NULL, forget_parent);
 }
 
+static void mark(void)
+{
+	const char *path = getenv("SIMVERBS_MARK");
+	int fd = path ? open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666) : -1;
+
+	if (fd >= 0)
+		close(fd);
+}
+
 /* The rule that this occurrence is the N-th of. */
 static struct rule *find_rule(const char *kind, const char *name)
 {
@@ -120,6 +130,8 @@ static struct rule *find_rule(const char *kind, const char *name)
 		if (!found && (r->n == 0 || r->n == n))
 			found = r;
 	}
+	if (found)
+		mark();
 	return found;
 }
 
@@ -234,8 +246,9 @@ bool order_silence(void)
 	pthread_once(&once, read_rules);
 	for (unsigned i = 0; i < count; i++)
 		if (strcmp(rules[i].kind, "silent") == 0 &&
-		    atomic_fetch_add(&rules[i].count, 1) + 1 >= rules[i].n)
-			atomic_store(&silent, true);
+		    atomic_fetch_add(&rules[i].count, 1) + 1 >= rules[i].n &&
+		    !atomic_exchange(&silent, true))
+			mark();
 	return atomic_load(&silent);
 }
 

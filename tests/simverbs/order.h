@@ -30,7 +30,8 @@
  *   silent:n=N               from the N-th send on, the queue pairs of the process hear and answer
  *                            nothing
  *
- * A rule that is not understood ends the program. A child of a fork reads them anew.
+ * A rule that is not understood ends the program. A child of a fork reads them anew. The file
+ * SIMVERBS_MARK, if the environment has that, exists once a rule has been followed.
  */
 
 #include <stdbool.h>
