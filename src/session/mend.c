@@ -187,20 +187,6 @@ enum attempt_result mend_over_tcp(struct lane_end *e, const union address *to, u
 	return attach_wire(e, epoch, w, TRANSPORT_TCP);
 }
 
-/* The other end only sees that its connection ended, and may give up first. So the user learns of
- * the shortage from a warning here. Of an adapter that cannot carry the lane it learns only that.
- * Then TCP is used instead, or with a conductor the ends swap roles and this end reports it. */
-static void warn_of_shortage(struct lane_end *e)
-{
-	const struct session *s = e->s;
-	bool is_last = s->terms.want == TRANSPORT_RDMA && !s->o.has_conductor;
-	enum outcome code = failed()->code;
-
-	if ((code == OUT_MEMORY || (code == OUT_TRANSPORT && is_last)) &&
-	    !atomic_exchange(&e->s->shortage_reported, true))
-		log_warn("lane %u: %s", e->index, failed()->text);
-}
-
 /* Makes the caller's connection a wire of the lane. */
 static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 {
@@ -223,7 +209,7 @@ static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 	else
 		rc = tcp_take(e->lane, c->epoch, &s->key, c->fd, c->depth, &w);
 	if (rc)
-		warn_of_shortage(e);
+		offer_warn_unable(e);
 	if (rc)
 		return t == TRANSPORT_TCP ? attempt_over_tcp_failed(e, c->epoch)
 					  : attempt_failed(e, c->epoch);

@@ -271,3 +271,17 @@ void offer_drop_memory(struct lane_end *e)
 	verbs_unprepare(e->prepared);
 	e->prepared = NULL;
 }
+
+/* The other end only sees that its connection ended, and may give up first. So the user learns of
+ * the shortage from a warning here. Of an adapter that cannot carry the lane it learns only that.
+ * Then TCP is used instead, or with a conductor the ends swap roles and this end reports it. */
+void offer_warn_unable(struct lane_end *e)
+{
+	const struct session *s = e->s;
+	bool is_last = s->terms.want == TRANSPORT_RDMA && !s->o.has_conductor;
+	enum outcome code = failed()->code;
+
+	if ((code == OUT_MEMORY || (code == OUT_TRANSPORT && is_last)) &&
+	    !atomic_exchange(&e->s->shortage_reported, true))
+		log_warn("lane %u: %s", e->index, failed()->text);
+}

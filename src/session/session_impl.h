@@ -254,6 +254,8 @@ void offer_prepare_memory(struct lane_end *e);
 void offer_close(struct session *s);
 /* The lane will not use RDMA again: frees the memory that was prepared for it. In its thread. */
 void offer_drop_memory(struct lane_end *e);
+/* Listening end: reports the failure with which this lane could not take a caller, once. */
+void offer_warn_unable(struct lane_end *e);
 /* Handle frames of the control channel. Control thread. */
 int route_on_offer(struct session *s, const struct frame *f);
 int route_on_choice(struct session *s, const struct frame *f);

@@ -230,5 +230,8 @@ int verbs_take_events(struct verbs *v)
 			verbs_fail(v, OUT_PEER_LOST, "connect to %s: %s", v->peer,
 				   rdma_event_str(what));
 	}
+	if (errno != EAGAIN && errno != EINTR)
+		verbs_fail(v, OUT_PEER_LOST, "%s: read the events of the connection: %m",
+			   v->wire.name);
 	return v->why.code ? fail_again(&v->why) : 0;
 }
