@@ -31,6 +31,7 @@ static const char usage[] =
 	"usage: lane_bench [options]\n"
 	"       lane_bench --source|--sink --tcp|--rdma ADDRESS --port PORT [options]\n"
 	"  --lanes N --depth N --block-kib N --seconds S   (2, 12, 256, 3)\n"
+	"  --blocks N  for each lane to send, instead of --seconds\n"
 	"  --settle S  seconds before those, in which nothing is counted   (0)\n"
 	"  --no-check  no hashes\n"
 	"  --touch     write each block at the source, as one that reads would\n"
@@ -40,6 +41,7 @@ static const char usage[] =
 
 static struct {
 	unsigned lanes;
+	uint64_t blocks; /* 0: by time */
 	uint32_t depth, block_size;
 	double seconds, settle;
 	bool unchecked, threads, touch, rdma;
@@ -129,6 +131,13 @@ static int connect_lane(void *ctx, struct lane *l, uint32_t epoch, const char *w
 	return rc ? -1 : lane_attach(l, w, 0);
 }
 
+static bool is_over(uint64_t pos, uint64_t count_from)
+{
+	if (opts.blocks)
+		return pos >= opts.blocks * opts.block_size;
+	return clock_ns() >= count_from + (uint64_t)(opts.seconds * 1e9);
+}
+
 static int pump_out(struct end *e, struct lane *l)
 {
 	uint64_t pos = 0, count_from = 0;
@@ -151,7 +160,7 @@ static int pump_out(struct end *e, struct lane *l)
 		pos += b->len;
 		if (lane_send(l, b))
 			return -1;
-	} while (clock_ns() < count_from + (uint64_t)(opts.seconds * 1e9));
+	} while (!is_over(pos, count_from));
 	if (lane_flush(l))
 		return -1;
 	e->end_ns = clock_ns();
@@ -340,24 +349,18 @@ static int read_options(int argc, char **argv)
 		RDMA,
 		PORT,
 		OP,
-		SETTLE
+		SETTLE,
+		BLOCKS
 	};
 	static const struct option known[] = {
-		{"lanes", 1, NULL, LANES},
-		{"depth", 1, NULL, DEPTH},
-		{"block-kib", 1, NULL, BLOCK},
-		{"seconds", 1, NULL, SECONDS},
-		{"no-check", 0, NULL, PLAIN},
-		{"touch", 0, NULL, TOUCH},
-		{"threads", 0, NULL, THREADS},
-		{"source", 0, NULL, SOURCE},
-		{"sink", 0, NULL, SINK},
-		{"tcp", 1, NULL, TCP},
-		{"rdma", 1, NULL, RDMA},
-		{"port", 1, NULL, PORT},
-		{"rdma-op", 1, NULL, OP},
-		{"settle", 1, NULL, SETTLE},
-		{NULL, 0, NULL, 0},
+		{"lanes", 1, NULL, LANES},     {"depth", 1, NULL, DEPTH},
+		{"block-kib", 1, NULL, BLOCK}, {"seconds", 1, NULL, SECONDS},
+		{"no-check", 0, NULL, PLAIN},  {"touch", 0, NULL, TOUCH},
+		{"threads", 0, NULL, THREADS}, {"source", 0, NULL, SOURCE},
+		{"sink", 0, NULL, SINK},       {"tcp", 1, NULL, TCP},
+		{"rdma", 1, NULL, RDMA},       {"port", 1, NULL, PORT},
+		{"rdma-op", 1, NULL, OP},      {"settle", 1, NULL, SETTLE},
+		{"blocks", 1, NULL, BLOCKS},   {NULL, 0, NULL, 0},
 	};
 	const char *address = "127.0.0.1";
 	int c;
@@ -378,6 +381,9 @@ static int read_options(int argc, char **argv)
 			break;
 		case PLAIN:
 			opts.unchecked = true;
+			break;
+		case BLOCKS:
+			opts.blocks = strtoull(optarg, NULL, 10);
 			break;
 		case SETTLE:
 			opts.settle = atof(optarg);

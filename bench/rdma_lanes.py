@@ -10,7 +10,7 @@ import sys
 from cost import ADAPTER, simulated_host
 from measure import BIN, free_port, in_turn, not_run, report
 
-SECONDS, SETTLE = 1, 0.2
+FOR_SECONDS = ("--seconds", 1, "--settle", 0.2)
 WHERE = "simulated %s" % ADAPTER
 LOOP = "loop of SENDs"
 
@@ -20,9 +20,9 @@ def start(env, program, *args):
                             stderr=subprocess.PIPE, text=True)
 
 
-def pair(env, program, *args, seconds=SECONDS, settle=SETTLE):
+def pair(env, program, *args):
     """Runs a source and a sink. Returns (GB/s, processor seconds of both); None if one failed."""
-    where = ("--rdma", "127.0.0.1", "--port", free_port(), "--seconds", seconds, "--settle", settle, *args)
+    where = ("--rdma", "127.0.0.1", "--port", free_port(), *args)
     sink = start(env, program, "--sink", *where)
     sink.stdout.readline()
     source = start(env, program, "--source", *where)
@@ -38,39 +38,31 @@ def pair(env, program, *args, seconds=SECONDS, settle=SETTLE):
     return float(found.group(1)), cpu
 
 
-def measured(env, argv):
-    """(GB/s, processor seconds per GB without those of a pair that sends almost nothing)"""
-    start_and_end, whole = pair(env, *argv, seconds=0, settle=0), pair(env, *argv)
-    if not start_and_end or not whole:
-        return None
-    return whole[0], (whole[1] - start_and_end[1]) / (whole[0] * (SECONDS + SETTLE))
-
-
-def in_pairs(env, runs, who):
-    """({name: [GB/s, ...]}, {name: [processor seconds per GB, ...]}) of {name: (program, arguments...)}, in turn."""
-    got = in_turn(runs, {name: lambda argv=argv: measured(env, argv) for name, argv in who.items()})
-    return tuple({name: [r[i] for r in results] for name, results in got.items()} for i in (0, 1))
+def measured(env, blocks, depth, argv):
+    """(GB/s, processor seconds per block). The seconds do not count those of a pair that only goes twice through its
+    memory, most of which is the start and page faults."""
+    few, many = (pair(env, *argv, "--blocks", n) for n in (2 * depth, blocks + 2 * depth))
+    return (many[0], (many[1] - few[1]) / blocks) if few and many else None
 
 
 def rates_in_pairs(env, runs, who):
-    got = in_turn(runs, {name: lambda argv=argv: pair(env, *argv) for name, argv in who.items()})
+    got = in_turn(runs, {name: lambda argv=argv: pair(env, *argv, *FOR_SECONDS) for name, argv in who.items()})
     return {name: [r[0] for r in results] for name, results in got.items()}
 
 
-def beside_loop(env, runs, kib, depth):
+def beside_loop(env, runs, kib, depth, blocks):
     shape = ("--block-kib", kib, "--depth", depth)
-    rates, cpu = in_pairs(env, runs, {
-        "lanes": ("lane_bench", "--lanes", 1, "--no-check", *shape),
-        LOOP: ("send_loop", *shape),
-        "lanes, with the digest": ("lane_bench", "--lanes", 1, *shape)})
+    who = {"lanes": ("lane_bench", "--lanes", 1, "--no-check", *shape),
+           LOOP: ("send_loop", *shape)}
+    got = in_turn(runs, {name: lambda argv=argv: measured(env, blocks, depth, argv) for name, argv in who.items()})
     what = "One lane and a loop of SENDs, %d blocks of %d KiB, %s" % (depth, kib, WHERE)
     size = kib << 10
     if kib < 64:
-        report(what, {who: [r * 1e9 / size for r in values] for who, values in rates.items()}, unit="blocks/s", digits=0)
+        report(what, {who: [r[0] * 1e9 / size for r in values] for who, values in got.items()}, unit="blocks/s", digits=0)
     else:
-        report(what, rates)
+        report(what, {who: [r[0] for r in values] for who, values in got.items()})
     report("Processor time of both ends, a block, of these", {
-        who: [c * size / 1e3 for c in values] for who, values in cpu.items()}, unit="us", digits=2)
+        who: [r[1] * 1e6 for r in values] for who, values in got.items()}, unit="us", digits=2)
 
 
 def by_number(env, runs):
@@ -89,7 +81,7 @@ def rdma_lanes(runs):
     if not (BIN / "bench/send_loop").exists():
         return not_run("Lanes over a simulated adapter", "a build without rdma-core")
     with simulated_host() as env:
-        for kib, depth in ((256, 12), (1024, 14), (4, 128)):
-            beside_loop(env, runs, kib, depth)
+        for kib, depth, blocks in ((256, 12, 2000), (1024, 14, 500), (4, 128, 40000)):
+            beside_loop(env, runs, kib, depth, blocks)
         by_number(env, runs)
         by_operation(env, runs)

@@ -27,10 +27,12 @@ enum { CONNECT_MS = 10000, REAP_MOST = 16, SENDS_SPARE = 2, RETRIES = 7 };
 static const char usage[] =
 	"usage: send_loop --source|--sink --rdma ADDRESS --port PORT [options]\n"
 	"  --depth N --block-kib N --seconds S   (12, 256, 3)\n"
+	"  --blocks N  to send, instead of --seconds\n"
 	"  --settle S  seconds before those, in which nothing is counted   (0)\n"
 	"  --poll      poll for completions without sleeping\n";
 
 static struct {
+	uint64_t blocks; /* 0: by time */
 	uint32_t depth, size;
 	double seconds, settle;
 	bool source, sink, polls;
@@ -221,7 +223,9 @@ static void run_source(void)
 	bool counts = false;
 	double s;
 
-	while ((now = clock_ns()) < to) {
+	while ((now = clock_ns()) < to || opts.blocks) {
+		if (opts.blocks && sent == opts.blocks)
+			break;
 		if (!counts && now >= from) {
 			counts = true;
 			from = now;
@@ -257,7 +261,7 @@ static int read_options(int argc, char **argv)
 		{"source", 0, NULL, 's'},  {"sink", 0, NULL, 'k'},   {"rdma", 1, NULL, 'a'},
 		{"port", 1, NULL, 'p'},    {"depth", 1, NULL, 'd'},  {"block-kib", 1, NULL, 'b'},
 		{"seconds", 1, NULL, 't'}, {"settle", 1, NULL, 'e'}, {"poll", 0, NULL, 'l'},
-		{NULL, 0, NULL, 0},
+		{"blocks", 1, NULL, 'n'},  {NULL, 0, NULL, 0},
 	};
 	int c;
 
@@ -287,6 +291,9 @@ static int read_options(int argc, char **argv)
 			break;
 		case 'e':
 			opts.settle = atof(optarg);
+			break;
+		case 'n':
+			opts.blocks = strtoull(optarg, NULL, 10);
 			break;
 		case 'l':
 			opts.polls = true;
