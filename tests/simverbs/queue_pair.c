@@ -600,11 +600,11 @@ static int reap_receives(struct queue_pair *q, bool flushed, int most, struct ib
 
 int queue_pair_reap(struct queue_pair *q, const struct completion *c, int most, struct ibv_wc *wc)
 {
-	int n = 0;
-
 	/* What broke the queue pair comes before all that was flushed for it, on both its queues.
-	 */
-	for (int flushed = 0; flushed < 2; flushed++) {
+	 * It was entered before the error state, which another thread may set meanwhile. */
+	int passes = atomic_load(&q->area->state) == QUEUE_ERROR ? 2 : 1, n = 0;
+
+	for (int flushed = 0; flushed < passes; flushed++) {
 		if (q->qp.recv_cq == &c->cq && n < most)
 			n += reap_receives(q, flushed, most - n, wc + n);
 		if (q->qp.send_cq == &c->cq && n < most)
