@@ -256,7 +256,7 @@ def open_up(directory):
     directory.chmod(0o777)
 
 
-def wait_until(what, timeout=10, step=0.01):
+def wait_until(what, timeout=30, step=0.01):
     end = time.monotonic() + timeout * SLOW
     while time.monotonic() < end:
         got = what()
