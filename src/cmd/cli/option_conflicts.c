@@ -43,6 +43,12 @@ static int check_stdin(const struct options *o)
 	return 0;
 }
 
+/* Does the path consist of "." only? */
+static bool is_current_dir(const char *path)
+{
+	return path[0] == '.' && path[strspn(path, "./")] == '\0' && !strstr(path, "..");
+}
+
 static int check_tree(const struct options *o)
 {
 	if (o->files_from && o->operand_count > 2)
@@ -64,6 +70,11 @@ static int check_tree(const struct options *o)
 			"--suffix %s: a suffix must not contain a slash; use --backup-dir for "
 			"another directory",
 			o->rules.suffix);
+	if (is_current_dir(o->rules.backup_dir))
+		return fail_as(OUT_USAGE,
+			       "--backup-dir=%s is the target itself: a backup there needs another "
+			       "name (--suffix)",
+			       o->rules.backup_dir);
 	return check_deleting(o) || check_stdin(o) ? -1 : 0;
 }
 
@@ -75,6 +86,9 @@ void options_settle(struct options *o)
 		o->rules.recursive = true;
 	o->rules.delete = o->rules.delete || o->rules.delete_excluded;
 	o->rules.backup = o->rules.backup || *o->rules.backup_dir;
+	/* In the target itself, backups are beside their originals. */
+	if (*o->rules.suffix && is_current_dir(o->rules.backup_dir))
+		o->rules.backup_dir = "";
 	if (o->rules.backup && !*o->rules.backup_dir && !*o->rules.suffix)
 		o->rules.suffix = "~";
 	/* Without it --dry-run would print nothing. */

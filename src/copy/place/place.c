@@ -67,6 +67,7 @@ static struct place *place_new(const struct place_opts *o)
 	if (!p->opts.rules)
 		p->opts.rules = &plain;
 	p->rules = p->opts.rules;
+	p->backup_dir = p->rules->backup_dir;
 	p->suffix = *p->rules->suffix ? p->rules->suffix : *p->rules->backup_dir ? "" : "~";
 	p->created = TABLE_BY_STRING(created, name);
 	linked_begin(p);
@@ -93,7 +94,7 @@ int place_open(const struct place_opts *o, struct place **out)
 	if (!p)
 		return fail_as(OUT_MEMORY, "open %s: %m", o->target);
 	if (owners_parse(p->rules->chown, &p->chown_uid, &p->chown_gid) || read_groups(p) ||
-	    dst_resolve(&p->opts, &p->dst) || open_top(p)) {
+	    dst_resolve(&p->opts, &p->dst) || open_top(p) || backup_dir_begin(p)) {
 		place_close(p);
 		return -1;
 	}
@@ -122,6 +123,8 @@ void place_close(struct place *p)
 	table_clear(&p->created, free);
 	free(p->backup_lookalikes.slots);
 	free(p->origins.slots);
+	free(p->target_dirs.slots);
+	free(p->backups_above);
 	taken_free(&p->claimed);
 	free(p->folded_names.slots);
 	free(p->exact_names.slots);

@@ -20,28 +20,8 @@ bool backup_is(const struct place *p, const char *name)
 {
 	size_t len = strlen(name), more = strlen(p->suffix);
 
-	return place_backs_up(p) && !*p->rules->backup_dir && len > more &&
+	return place_backs_up(p) && !*p->backup_dir && len > more &&
 	       strcmp(name + len - more, p->suffix) == 0;
-}
-
-static int open_backups(struct place *p)
-{
-	struct stat st;
-	int in;
-
-	pthread_mutex_lock(&p->lock);
-	in = p->is_dir ? p->top->held.fd : p->dst.dirfd;
-	pthread_mutex_unlock(&p->lock);
-	pthread_mutex_lock(&p->backups_lock);
-	if (p->backups_fd < 0)
-		p->backups_fd = backups_open(in, p->rules->backup_dir);
-	in = p->backups_fd;
-	pthread_mutex_unlock(&p->backups_lock);
-	/* A backup there could replace a file that the source has not read yet. */
-	if (in >= 0 && fstat(in, &st) == 0 && place_is_source(p, &st))
-		return fail("back up to %s: this directory is a source of the copy",
-			    p->rules->backup_dir);
-	return in;
 }
 
 enum { OPEN_DIR = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };
@@ -116,7 +96,7 @@ static int enter_backup_dir(struct place *p, int at, const char *name, int model
 		}
 		if (fd < 0 && errno != ENOTDIR && errno != ELOOP)
 			return -1;
-		if (fd < 0 && delete_old_backup(p, at, p->rules->backup_dir, name)) {
+		if (fd < 0 && delete_old_backup(p, at, p->backup_dir, name)) {
 			errno = ENOTDIR;
 			return -1;
 		}
@@ -152,7 +132,7 @@ static int open_like_subdir(struct place *p, int *model_fd, const char *name, bo
 /* Opens the directory dir below --backup-dir; makes it if it is missing. */
 static int open_backup_dir(struct place *p, const char *dir)
 {
-	int at = open_backups(p), next, model_fd = -1;
+	int at = backup_dir_open(p), next, model_fd = -1;
 	char name[NAME_MAX + 1];
 	const char *from = dir;
 	size_t len;
@@ -175,9 +155,14 @@ static int open_backup_dir(struct place *p, const char *dir)
 			       : enter_backup_dir(p, at, name, model_fd);
 		close_fd(at);
 		at = next;
+		if (at >= 0 && backup_dir_check_entered(p, at, name)) {
+			close_fd(at);
+			close_fd(model_fd);
+			return -1;
+		}
 	}
 	close_fd(model_fd);
-	return at < 0 ? fail("make directory %s in %s: %s", from, p->rules->backup_dir,
+	return at < 0 ? fail("make directory %s in %s: %s", from, p->backup_dir,
 			     metadata_error_text(p))
 		      : at;
 }
@@ -226,13 +211,25 @@ static int rename_to_backup(const struct backup_move *m)
 	return renameat(m->from_dirfd, m->name, m->to_dirfd, m->backup_name);
 }
 
+static int check_replaced(const struct backup_move *m)
+{
+	struct stat st;
+
+	if (!*m->place->backup_dir ||
+	    fstatat(m->to_dirfd, m->backup_name, &st, AT_SYMLINK_NOFOLLOW))
+		return 0;
+	return backup_dir_check_replaced(m->place, m->backup_name, &st);
+}
+
 static int move_to_backup(const struct backup_move *m, bool moved)
 {
 	char in[SHOWN_ROOM];
 	int ret;
 
-	snprintf(in, sizeof in, "%s%s%s", m->place->rules->backup_dir,
-		 *m->place->rules->backup_dir && *m->dir ? "/" : "", m->dir);
+	if (check_replaced(m))
+		return -1;
+	snprintf(in, sizeof in, "%s%s%s", m->place->backup_dir,
+		 *m->place->backup_dir && *m->dir ? "/" : "", m->dir);
 	for (int i = 0; i < TRIES; i++) {
 		ret = moved ? rename_to_backup(m)
 			    : linkat(m->from_dirfd, m->name, m->to_dirfd, m->backup_name, 0);
@@ -251,10 +248,10 @@ static int move_to_backup(const struct backup_move *m, bool moved)
 	}
 	if (ret == 0)
 		return 0;
-	if (errno == EXDEV && *m->place->rules->backup_dir)
+	if (errno == EXDEV && *m->place->backup_dir)
 		return fail("back up %s%s%s: --backup-dir=%s is on another file system than the "
 			    "file, which is moved and not copied",
-			    m->dir, *m->dir ? "/" : "", m->name, m->place->rules->backup_dir);
+			    m->dir, *m->dir ? "/" : "", m->name, m->place->backup_dir);
 	return fail("back up %s%s%s: %m", m->dir, *m->dir ? "/" : "", m->name);
 }
 
@@ -321,8 +318,8 @@ int backup_make(struct place *p, int dirfd, const char *name, const char *dir, b
 				name, p->suffix);
 		memcpy(as + len, p->suffix, more + 1);
 		len += more;
-	} while (!*p->rules->backup_dir && is_spared(p, dirfd, as));
-	if (*p->rules->backup_dir) {
+	} while (!*p->backup_dir && is_spared(p, dirfd, as));
+	if (*p->backup_dir) {
 		to = open_backup_dir(p, dir);
 		if (to < 0)
 			return -1;
@@ -351,9 +348,9 @@ void backup_lineage(struct place *p, struct lineage *l)
 	struct stat st;
 
 	l->count = 0;
-	if (!place_backs_up(p) || !*p->rules->backup_dir || p->top->held.fd < 0)
+	if (!place_backs_up(p) || !*p->backup_dir || p->top->held.fd < 0)
 		return;
-	at = backups_find(p->top->held.fd, p->rules->backup_dir);
+	at = backups_find(p->top->held.fd, p->backup_dir);
 	while (at >= 0 && l->count < sizeof l->dirs / sizeof *l->dirs && fstat(at, &st) == 0) {
 		if (st.st_dev == p->top->held.dev && st.st_ino == p->top->held.ino)
 			break;

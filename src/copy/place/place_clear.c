@@ -137,7 +137,7 @@ static int clear_obstacle(const struct place_entry *s, const struct obstacle *w,
 static int clear_entry(const struct place_entry *s, bool only_look)
 {
 	const struct rules *rules = s->place->rules;
-	bool keeps = place_backs_up(s->place) && !*rules->backup_dir;
+	bool keeps = place_backs_up(s->place) && !*s->place->backup_dir;
 	char shown[SHOWN_ROOM];
 	struct obstacle w = {
 		.place = s->place,
@@ -183,6 +183,8 @@ int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *n
 
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
 		return errno == ENOENT ? 0 : fail("stat backup %s: %m", name);
+	if (*p->backup_dir && backup_dir_check_replaced(p, name, &st))
+		return -1;
 	if (unlinkat(dirfd, name, S_ISDIR(st.st_mode) ? AT_REMOVEDIR : 0) == 0 || errno == ENOENT)
 		return 0;
 	if (!S_ISDIR(st.st_mode) || (errno != ENOTEMPTY && errno != EEXIST))

@@ -148,7 +148,8 @@ static bool is_protected(struct deletion *d, const char *name, const struct stat
 	const struct rules *r = d->place->rules;
 	bool dir = S_ISDIR(st->st_mode);
 
-	if (dir && backup_is_in(&d->lineage, st))
+	if (dir &&
+	    (backup_is_in(&d->lineage, st) || (d->removal && backup_dir_is_target(d->place, st))))
 		return true;
 	/* A backup may be one that this run made.  In a directory that is replaced, backups are
 	 * deleted with it; the directory's own backup has them. */
@@ -222,7 +223,7 @@ static bool delete_plain(struct deletion *d, int dirfd, const char *name, const 
 	}
 	report_deleted(d, change_event_of(st->st_mode));
 	/* Without --backup-dir the directory now contains the backup. */
-	return backup && !*d->place->rules->backup_dir;
+	return backup && !*d->place->backup_dir;
 }
 
 /* Deletes the empty directory name.  replaced: something else takes its name; only that is reported
@@ -343,8 +344,10 @@ static bool may_be_loosened(const struct deletion *d, const struct stat *st)
 static bool is_dir_protected(struct deletion *d, const struct level *up, const char *name,
 			     const struct stat *st)
 {
-	return d->removal && !up ? backup_is_in(&d->lineage, st) || refuse_source(d, st)
-				 : is_protected(d, name, st);
+	return d->removal && !up
+		       ? backup_is_in(&d->lineage, st) || backup_dir_is_target(d->place, st) ||
+				 refuse_source(d, st)
+		       : is_protected(d, name, st);
 }
 
 /* Enters the directory name of *fd, and deletes the files in it.  The path ends with name.  *fd

@@ -79,6 +79,8 @@ static int record_dir_state(struct place_dir *d, int *fd, struct stat *st, bool 
 {
 	char name[SHOWN_ROOM];
 
+	if (backup_dir_add_target(d->place, d->name, st))
+		return -1;
 	d->held.dev = st->st_dev;
 	d->held.ino = st->st_ino;
 	d->mode_to_restore = st->st_mode & 07777;
@@ -163,7 +165,7 @@ static int open_or_make_dir(struct place_dir *d, int in, const char *name, int *
 	char path[SHOWN_ROOM];
 	struct stat st;
 
-	if (backup_spare(d->place, in, name) ||
+	if (backup_spare(d->place, in, name) || backup_dir_check_name(d->place, in, name) ||
 	    place_check_name(d->place, d->up ? d->up : d->place->top, in, name))
 		return -1;
 	for (int i = 0; i < TRIES; i++) {
@@ -213,6 +215,8 @@ static int set_target_dir(struct place *p, int fd)
 
 	if (fstat(fd, &st))
 		return fail("open directory %s: %m", p->dst.shown);
+	if (backup_dir_add_target(p, p->dst.shown, &st))
+		return -1;
 	pthread_mutex_lock(&p->lock);
 	p->top->held.fd = fd;
 	p->top->held.dev = st.st_dev;

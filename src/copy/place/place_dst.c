@@ -403,6 +403,27 @@ int backups_find(int top, const char *path)
 	return fd;
 }
 
+int backups_find_whole(int top, const char *path)
+{
+	return RETRIED(openat(top, path, O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
+
+int backups_find_parent(int top, const char *path, char name[static NAME_MAX + 1])
+{
+	char part[PATH_MAX];
+	size_t len = strlen(path), from;
+
+	while (len > 1 && (path[len - 1] == '/' || (path[len - 1] == '.' && path[len - 2] == '/')))
+		len--;
+	for (from = len; from > 0 && path[from - 1] != '/';)
+		from--;
+	if (from == len || len - from > NAME_MAX || from >= sizeof part)
+		return -1;
+	snprintf(name, NAME_MAX + 1, "%.*s", (int)(len - from), path + from);
+	snprintf(part, sizeof part, "%.*s", (int)from, path);
+	return RETRIED(openat(top, from > 0 ? part : ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
+
 int procfs_open(void)
 {
 	return RETRIED(open("/proc/self/fd", O_PATH | O_DIRECTORY | O_CLOEXEC));

@@ -45,6 +45,11 @@ int backups_open(int top, const char *path);
 /* As backups_open(), without making it: --backup-dir, or the deepest directory on its path that
  * exists; -1: none. */
 int backups_find(int top, const char *path);
+/* As backups_open(), but -1 with errno if it is missing. */
+int backups_find_whole(int top, const char *path);
+/* Opens the directory that contains --backup-dir, whose last component is written to name.  -1 if
+ * there is none. */
+int backups_find_parent(int top, const char *path, char name[static NAME_MAX + 1]);
 /* /proc/self/fd, O_PATH.  The mode of a descriptor opened with O_PATH can be set through it. */
 int procfs_open(void);
 

@@ -65,6 +65,7 @@ int entry_open(struct place *p, struct place_dir *d, const struct record_file *r
 	if (d ? open_entry_below(d, r, s) : open_entry_at_top(p, r, s))
 		return -1;
 	if (s->dirfd < 0 || (backup_spare(p, s->dirfd, s->name) == 0 &&
+			     backup_dir_check_name(p, s->dirfd, s->name) == 0 &&
 			     (s->name == p->dst.name ||
 			      place_check_name(p, d ? d : p->top, s->dirfd, s->name) == 0)))
 		return 0;

@@ -21,6 +21,7 @@
  *	place_other.c         symlinks, FIFOs, devices; place_link.c: hard links
  *	place_metadata.c      owner, mode, attributes, times: which, and how they are set
  *	place_backup.c        backs up what is replaced or deleted
+ *	place_backup_dir.c    what --backup-dir must not overlap
  *	place_keep.c          the names that the source has in a directory; place_alias.c: as the
  *	                      directory lists them
  *	place_delete.c        deletes the others; place_clear.c: directories in the way
@@ -57,6 +58,11 @@ static inline size_t name_key_set(struct name_key *key, dev_t dev, ino_t ino, co
 	return offsetof(struct name_key, name) + len;
 }
 
+struct inode {
+	dev_t dev;
+	ino_t ino;
+};
+
 struct kept;
 
 struct place_dir {
@@ -90,10 +96,7 @@ struct place_dir {
 /* The directories that lead to --backup-dir, and it.  None of them is deleted. */
 struct lineage {
 	size_t count;
-	struct inode {
-		dev_t dev;
-		ino_t ino;
-	} dirs[64];
+	struct inode dirs[64];
 };
 
 struct place {
@@ -101,6 +104,7 @@ struct place {
 	const struct rules *rules;
 	struct dst dst;
 	const char *suffix;
+	const char *backup_dir; /* "": backups are beside their originals */
 	mode_t umask;
 	uid_t uid; /* our effective uid */
 	struct timespec started;
@@ -123,6 +127,8 @@ struct place {
 	char marker[OWN_NAME_ROOM]; /* "": there is none to remove */
 	pthread_mutex_t backups_lock;
 	int backups_fd; /* --backup-dir; -1: not open yet */
+	struct origin *backups_above; /* with backups_fd: it, and all directories above it */
+	size_t backups_above_count, backups_above_room;
 	pthread_mutex_t sweep_lock;
 
 	struct held_dirs held; /* descriptors of directories */
@@ -135,6 +141,8 @@ struct place {
 	struct taken claimed; /* --delete: names that sources have in the target itself */
 	struct hash_set origins; /* --delete, --backup: of the sources that the user named */
 	struct hash_set backup_lookalikes; /* names of the source that look like names of backups */
+	struct inode backups_inode; /* of --backup-dir; all zeros: it does not exist yet */
+	struct hash_set target_dirs; /* --backup-dir: inodes of the directories that files go to */
 	/* names of the source in directories that existed before and fold names: in lower case, and
 	 * as they are */
 	struct hash_set folded_names, exact_names;
@@ -369,6 +377,29 @@ bool backup_is_in(const struct lineage *l, const struct stat *st);
 /* Is name that of a backup beside its original? */
 bool backup_is(const struct place *p, const char *name);
 
+/* ---- place_backup_dir.c ---------------------------------------------------------------- */
+
+/* Call when the target is resolved.  -1: --backup-dir is the target, and without a suffix a backup
+ * would have the name of its original.  With a suffix backups are beside their originals then. */
+int backup_dir_begin(struct place *p);
+/* name in dirfd is a name of the source.  -1, with a failure, if --backup-dir has it, which need
+ * not exist yet. */
+int backup_dir_check_name(struct place *p, int dirfd, const char *name);
+/* Files of the source go to the directory st, which has that name.  -1, with a failure, if it is
+ * --backup-dir. */
+int backup_dir_add_target(struct place *p, const char *name, const struct stat *st);
+/* The descriptor of --backup-dir, which is made if it is missing.  -1, with a failure, if it is a
+ * directory that files go to, or is in a source. */
+int backup_dir_open(struct place *p);
+/* Backups go to the directory fd, name below --backup-dir.  -1, with a failure, if files of the
+ * source go there too, or if it is a source. */
+int backup_dir_check_entered(struct place *p, int fd, const char *name);
+/* A backup is to replace what st describes.  -1, with a failure, if that is a source, or a
+ * directory that files of the source go to. */
+int backup_dir_check_replaced(struct place *p, const char *name, const struct stat *st);
+/* Does the directory st get files of the source?  Known with --backup-dir only. */
+bool backup_dir_is_target(struct place *p, const struct stat *st);
+
 /* ---- place_fold.c ---------------------------------------------------------------------- */
 
 /* The source has that name in d (p->top: the target), where it may have existed before.  -1, with a
@@ -407,6 +438,8 @@ int place_make_link(const struct place_entry *s, const struct record_file *r,
 
 /* Is st one of the sources themselves, which are then on this host? */
 bool place_is_source(struct place *p, const struct stat *st);
+/* The same for a known origin. */
+bool place_is_origin(struct place *p, struct origin o);
 
 /* ---- place_keep.c, place_delete.c, place_clear.c --------------------------------------- */
 

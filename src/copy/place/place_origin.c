@@ -82,7 +82,11 @@ static int remember_origin(struct place *p, struct origin o)
 
 bool place_is_source(struct place *p, const struct stat *st)
 {
-	struct origin o = origin_of(st);
+	return place_is_origin(p, origin_of(st));
+}
+
+bool place_is_origin(struct place *p, struct origin o)
+{
 	bool is;
 
 	pthread_mutex_lock(&p->lock);

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""--backup and --backup-dir lose no content, wherever DIR is and whatever names the source has."""
+
+import os
+import pathlib
+
+import pytest
+
+from trees import make, read, ways
+
+way = ways("push", "pull", "local")
+
+NAMES = ["f%02d" % n for n in range(30)]
+
+
+def contents(top):
+    """The contents of all files below top."""
+    return {p.read_bytes() for p in pathlib.Path(top).rglob("*") if p.is_file() and not p.is_symlink()}
+
+
+def make_pair(top, source="s"):
+    """Two trees that have the same names, with files that are all different; returns all contents."""
+    trees = {}
+    for tree in (source, "t"):
+        trees[tree] = {n: b"%s of %s" % (n.encode(), tree.encode()) for n in NAMES}
+        trees[tree]["sub"] = {n: b"sub/%s of %s" % (n.encode(), tree.encode()) for n in NAMES}
+    make(top, trees)
+    return contents(top)
+
+
+def copy(bench, top, way, *options, source="s/"):
+    return bench.copy("-a", *options, way[0] + "%s/%s" % (top, source), way[1] + str(top / "t"))
+
+
+# ---- DIR and the target ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("aside", [".", "./", "TOP/t", "TOP/link", "../t/sub/.."])
+def test_backup_dir_that_is_the_target_needs_a_suffix(bench, tmp_path, way, aside):
+    made = make_pair(tmp_path)
+    (tmp_path / "link").symlink_to("t")
+    was, aside = read(tmp_path), "--backup-dir=" + aside.replace("TOP", str(tmp_path))
+    r = copy(bench, tmp_path, way, aside)
+    assert r.code == 1 and "is the target itself" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path) == was
+    r = copy(bench, tmp_path, way, aside, "--suffix=.old", "--delete")
+    assert r.code == 0 and contents(tmp_path) == made, (r.code, r.errors())
+    assert set(os.listdir(tmp_path / "t")) == {n + more for n in NAMES for more in ("", ".old")} | {"sub"}
+
+
+def test_backup_dir_that_contains_a_target_file_needs_a_suffix(bench, tmp_path, way):
+    make(tmp_path, {"f": b"new", "t": {"f": b"old"}})
+    words = [way[0] + str(tmp_path / "f"), way[1] + str(tmp_path / "t" / "f")]
+    for aside in (".", str(tmp_path / "t")):
+        r = bench.copy("--backup-dir=" + aside, *words)
+        assert r.code == 1 and read(tmp_path / "t") == {"f": b"old"}, (r.code, r.errors())
+
+
+@pytest.mark.parametrize("aside, old", [("sub", True), ("sub/", True), ("sub/.", True), ("TOP/t/sub", True),
+                                        ("TOP/link", True), ("sub", False)])
+def test_source_directory_with_the_name_of_backup_dir_fails(bench, tmp_path, way, aside, old):
+    """Its files and the backups would have the same names."""
+    made = make_pair(tmp_path)
+    if not old:
+        for path in (tmp_path / "t" / "sub").iterdir():
+            made.discard(path.read_bytes())
+            path.unlink()
+        (tmp_path / "t" / "sub").rmdir()
+    (tmp_path / "link").symlink_to("t/sub")
+    for n in NAMES[:10]:    # backups there replace older ones
+        path = tmp_path / "t" / "sub" / n
+        made -= {path.read_bytes()} if path.exists() else set()
+        path.unlink(missing_ok=True)
+    r = copy(bench, tmp_path, way, "--backup-dir=" + aside.replace("TOP", str(tmp_path)), "--remove-source-files")
+    assert r.code == 23 and "it is --backup-dir=" in r.errors(), (r.code, r.errors())
+    over = {b"sub/%s of t" % n.encode() for n in NAMES}     # a backup replaces anything older of its name
+    assert contents(tmp_path) >= made - over
+    assert set(os.listdir(tmp_path / "s" / "sub")) == set(NAMES)
+    assert {n: (tmp_path / "t" / n).read_bytes() for n in NAMES} == {n: b"%s of s" % n.encode() for n in NAMES}
+
+
+def test_source_file_with_the_name_of_backup_dir_fails(bench, tmp_path, way):
+    make(tmp_path, {"s": {"a": b"a", "aside": b"file"}, "t": {"a": b"old"}})
+    r = copy(bench, tmp_path, way, "--backup-dir=aside")
+    assert r.code == 23 and "it is --backup-dir=" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "t") == {"a": b"a", "aside": {"a": b"old"}}
+
+
+def test_backup_dir_below_a_source_directory_takes_backups(bench, tmp_path, way):
+    made = make_pair(tmp_path)
+    r = copy(bench, tmp_path, way, "--backup-dir=sub/aside")
+    assert r.code == 0 and contents(tmp_path) == made, (r.code, r.errors())
+    assert set(os.listdir(tmp_path / "t" / "sub" / "aside")) == {*NAMES, "sub"}
+
+
+def test_backup_dir_above_the_target_does_not_lead_into_it(bench, tmp_path, way):
+    """The path t/f below DIR is a file of the target, and t is the target."""
+    make(tmp_path, {"s": {"f": b"new f", "t": {"f": b"new t/f"}}, "t": {"f": b"old f", "t": {"f": b"old t/f"}}})
+    made = contents(tmp_path)
+    r = copy(bench, tmp_path, way, "--backup-dir=..")
+    assert r.code == 23 and contents(tmp_path) == made, (r.code, r.errors())
+    make(tmp_path, {"s2": {"f": b"newer f", "t": b"new t"}, "t2": {}})
+    (tmp_path / "t" / "t" / "f").unlink()
+    (tmp_path / "t" / "t").rmdir()
+    make(tmp_path, {"t": {"t": b"old t"}})
+    was = read(tmp_path / "t")
+    r = copy(bench, tmp_path, way, "--backup-dir=..", source="s2/")
+    assert r.code == 23 and read(tmp_path / "t") == dict(was, f=was["f"] if (tmp_path / "t/f").read_bytes() == was["f"] else b"newer f")
+
+
+# ---- DIR and the source ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("aside", ["../s/sub", "../s/sub/deep/er", "../s", "TOP/link"])
+def test_backup_dir_in_a_source_is_refused(bench, tmp_path, way, aside):
+    """A backup there could replace a file that is still to be read."""
+    make_pair(tmp_path)
+    (tmp_path / "link").symlink_to("s/sub")
+    was = read(tmp_path)
+    r = copy(bench, tmp_path, way, "--backup-dir=" + aside.replace("TOP", str(tmp_path)))
+    assert r.code == 23 and "is a source" in r.errors(), (r.code, r.errors())
+    assert contents(tmp_path) == contents_of(was)
+
+
+def contents_of(tree):
+    return {c for v in tree.values() for c in (contents_of(v) if isinstance(v, dict) else [v] if isinstance(v, bytes) else [])}
+
+
+def test_backup_dir_above_a_source_does_not_lead_into_it(bench, tmp_path, way):
+    make(tmp_path, {"s": {"s": {"f": b"new s/f"}, "f": b"new f"}, "t": {"s": {"f": b"old s/f"}, "f": b"old f"}})
+    made = contents(tmp_path)
+    r = copy(bench, tmp_path, way, "--backup-dir=..")
+    assert r.code == 23 and contents(tmp_path) == made, (r.code, r.errors())
+    assert read(tmp_path / "s") == {"s": {"f": b"new s/f"}, "f": b"new f"}
+
+
+def test_backup_does_not_replace_a_named_source_file(bench, tmp_path, way):
+    make(tmp_path, {"s": {"f": b"new f", "g": b"new g"}, "t": {"f": b"old f", "g": b"old g"}})
+    r = bench.copy("-a", "--backup-dir=../s", *[way[0] + str(tmp_path / "s" / n) for n in "fg"],
+                   way[1] + str(tmp_path / "t"))
+    assert r.code == 23 and "is a source" in r.errors(), (r.code, r.errors())
+    assert contents(tmp_path) == {b"new f", b"new g", b"old f", b"old g"}
