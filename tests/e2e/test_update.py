@@ -14,6 +14,7 @@ import tempfile
 import pytest
 
 from faulty import failing
+from file_systems import EXT4, mounted_image
 from hosts import COUNT, SLOW, as_nobody, open_up, pattern, wait_until
 from marks import two_users
 from trees import WAYS, changes, make, read, rsync, shape, stale, summary, told, untouched, walk, ways
@@ -85,6 +86,36 @@ def test_replaced_files_match_rsync(bench, tmp_path, n):
                   if "--existing" not in ours or p != "of a"}
                  for to in ("ours", "theirs")]
         assert times[0] == times[1]
+
+
+@pytest.mark.parametrize("options", [["-a"], ["-aH"]], ids=" ".join)
+def test_whole_second_at_the_target_is_another_time(bench, tmp_path, way, options):
+    """4.5 s and 4 s differ, although some file systems store whole seconds only: this one does not."""
+    make(tmp_path, {"a": {"f": b"NEWDATA"}, "to": {"f": b"OLDDATA"}})
+    os.link(tmp_path / "a" / "f", tmp_path / "a" / "g")
+    dated(tmp_path / "a" / "f", NOW + SECOND // 2)
+    dated(tmp_path / "to" / "f", NOW)
+    r = bench.copy(*options, way[0] + str(tmp_path / "a") + "/", way[1] + str(tmp_path / "to"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "to") == {"f": b"NEWDATA", "g": b"NEWDATA"}
+    assert (tmp_path / "to" / "f").stat().st_mtime_ns == NOW + SECOND // 2
+
+
+@pytest.mark.needs("root", why="only root mounts")
+@pytest.mark.may_skip("any", "a container may not be allowed to mount")
+def test_file_system_of_whole_seconds_has_the_same_time(bench, tmp_path):
+    """ext4 with small inodes stores no fractions of seconds."""
+    make(tmp_path, {"a": {"f": b"f", "d": {"g": b"g"}, "l": "f"}})
+    for path in ("f", "d/g", "l", "d", "."):
+        dated(tmp_path / "a" / path, NOW + SECOND // 2)
+    with mounted_image(tmp_path / "image", 16 << 20, tmp_path / "mounted", make=[*EXT4, "-I", "128"]) as top:
+        for sent in (2, 0):
+            r = bench.copy("-aH", "--json", str(tmp_path / "a") + "/", "far:%s" % (top / "to"))
+            assert r.code == 0 and summary(r)["files"] == sent, r.errors()
+        assert (top / "to" / "f").stat().st_mtime_ns == NOW
+        dated(top / "to" / "f", NOW + SECOND)
+        r = bench.copy("-aH", "--json", str(tmp_path / "a") + "/", "far:%s" % (top / "to"))
+        assert r.code == 0 and summary(r)["files"] == 1, r.errors()
 
 
 def test_ignore_existing_replaces_nothing_by_a_directory(bench, tmp_path, way):

@@ -598,9 +598,6 @@ class Model:
         elif mode is not None:
             node.mode = mode & ~self.case.umask
         node.mtime = source.mtime if self.times else None
-        if self.times and old is not None and old.mtime is not None and old.mtime != node.mtime and \
-                same_time(old.mtime, node.mtime):
-            node.mtime = None
         ours = self.case.uid
         node.uid = source.uid if self.owner and ours == 0 else old.uid if old is not None else ours
         node.gid = source.gid if self.group and ours == 0 else old.gid if old is not None else ours
@@ -612,7 +609,7 @@ class Model:
 
     # "-u: Skip files that are newer at DST." "--ignore-existing: Skip files that exist at DST." "--checksum:
     # Skip files whose content is the same at DST, whatever their times." "Complete files are not sent again
-    # if times are kept … and size and time are the same."
+    # if times are kept … and size and time are the same." (Here the file system at DST stores nanoseconds.)
     def decide(self, item, old):
         # "--existing: Update only what exists at DST, whether file, link, device, FIFO or directory."
         if old is None:
@@ -630,7 +627,7 @@ class Model:
         # the same time is not enough." "--ignore-times: Send files even if their size and time are the same"
         if self.times and self.o.get("remove-source-files") and not self.o.get("ignore-times"):
             return "same" if old.content == item.node.content else "send"
-        if self.times and not self.o.get("ignore-times") and same_time(old.mtime, item.node.mtime) and size_of(old.content) == size_of(item.node.content):
+        if self.times and not self.o.get("ignore-times") and old.mtime == item.node.mtime and size_of(old.content) == size_of(item.node.content):
             return "same"
         return "send"
 
@@ -1074,11 +1071,6 @@ class Model:
         if sum(host == first for host, _, _ in roots) > 1:
             return {23}
         return {3} if why[0] == "missing" else {11, 23}
-
-
-# A file system that stores whole seconds truncates the source's time; rdcp takes such times as equal.
-def same_time(at_target, of_source):
-    return at_target == of_source or (at_target % 10**9 == 0 and at_target == of_source - of_source % 10**9)
 
 
 def below_any(path, tops):

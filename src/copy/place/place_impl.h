@@ -287,6 +287,7 @@ void metadata_compare_xattrs(const struct place *p, int fd, const struct xattrs 
  * on_unkept(). */
 int metadata_set(struct place *p, int fd, const struct stat *st, const struct metadata *m,
 		 const struct xattrs *x, const struct place_entry *name);
+/* Has the existing file (st) the mtime of a, as precisely as its file system stores times? */
 bool metadata_same_mtime(const struct record_attr *a, const struct stat *st);
 /* Has the existing file (st) a later mtime than a? */
 bool metadata_is_newer(const struct record_attr *a, const struct stat *st);

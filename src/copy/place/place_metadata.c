@@ -150,10 +150,13 @@ static mode_t final_mode(const struct metadata *m, uid_t uid, gid_t gid, mode_t 
 
 /* ---- comparing ------------------------------------------------------------------------- */
 
-static bool same_time(int64_t sec, long nsec, const struct timespec *present)
+/* Compares times.  A file system that stores whole seconds cuts off the rest of the source's time.
+ * It is recognized by the ctime, which no program can set: on others its nanoseconds are not 0. */
+static bool same_time(int64_t sec, long nsec, const struct timespec *present, const struct stat *st)
 {
-	/* Some file systems store whole seconds only. */
-	return sec == present->tv_sec && (nsec == present->tv_nsec || present->tv_nsec == 0);
+	bool whole_seconds = present->tv_nsec == 0 && st->st_ctim.tv_nsec == 0;
+
+	return sec == present->tv_sec && (nsec == present->tv_nsec || whole_seconds);
 }
 
 bool metadata_is_newer(const struct record_attr *a, const struct stat *st)
@@ -164,13 +167,13 @@ bool metadata_is_newer(const struct record_attr *a, const struct stat *st)
 
 bool metadata_same_mtime(const struct record_attr *a, const struct stat *st)
 {
-	return same_time(a->mtime_s, (long)a->mtime_ns, &st->st_mtim);
+	return same_time(a->mtime_s, (long)a->mtime_ns, &st->st_mtim, st);
 }
 
 bool metadata_atime_differs(const struct metadata *m, const struct stat *st)
 {
 	return m->times[0].tv_nsec != UTIME_OMIT &&
-	       !same_time(m->times[0].tv_sec, m->times[0].tv_nsec, &st->st_atim);
+	       !same_time(m->times[0].tv_sec, m->times[0].tv_nsec, &st->st_atim, st);
 }
 
 void metadata_compare(const struct place *p, const struct metadata *m, const struct stat *st,
@@ -184,7 +187,7 @@ void metadata_compare(const struct place *p, const struct metadata *m, const str
 	c->group = m->group_asked && gid != st->st_gid;
 	c->perms = m->has_mode && mode != (st->st_mode & MODE);
 	c->time = p->rules->times &&
-		  !same_time(m->times[1].tv_sec, m->times[1].tv_nsec, &st->st_mtim);
+		  !same_time(m->times[1].tv_sec, m->times[1].tv_nsec, &st->st_mtim, st);
 	c->now = !p->rules->times;
 }
 
