@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from faulty import FAILING
+from file_systems import EXT4, mounted_image
 from hosts import USER, pattern, program
 from trees import acl, equal, make, read, summary, walk, ways
 
@@ -215,6 +216,22 @@ def test_source_whose_owner_is_not_preserved_is_not_removed(bench, ground):
     assert (a / "f").read_bytes() == (b / "f").read_bytes() == b"precious"
     copy(bench, "-a", str(a / "f"), "far:%s" % (ground / "one"), without(ground, "chown"), code=23)
     assert (ground / "one").read_bytes() == b"precious"
+
+
+@pytest.mark.needs("root", why="only root mounts")
+@pytest.mark.may_skip("any", "a container may not be allowed to mount")
+def test_time_that_the_file_system_cannot_store_exits_23(bench, tmp_path):
+    """ext4 with small inodes stores the years 1901 to 2038."""
+    make(tmp_path / "a", {"new": b"1", "now": b"2", "d": {"old": b"3"}, "l": "now"})
+    for path, second in (("new", 1 << 31), ("d/old", -(1 << 31) + 1), ("l", 1 << 32), ("d", 1 << 33)):
+        os.utime(tmp_path / "a" / path, (second, second), follow_symlinks=False)
+    with mounted_image(tmp_path / "image", 16 << 20, tmp_path / "mounted", make=[*EXT4, "-I", "128"]) as top:
+        r = copy(bench, "-a", "--json", str(tmp_path / "a") + "/", "far:%s" % (top / "to"), code=23)
+        assert r.errors().count("cannot store the time") == 3 and summary(r)["unkept"] == 3, r.errors()
+        assert read(top / "to") == read(tmp_path / "a")
+        r = copy(bench, "-a", "--remove-source-files", str(tmp_path / "a") + "/", "far:%s" % (top / "to"), code=23)
+        assert read(tmp_path / "a") == {"new": b"1", "l": "now", "d": {}}, r.errors()
+        assert read(top / "to") == {"new": b"1", "now": b"2", "d": {"old": b"3"}, "l": "now"}
 
 
 @pytest.mark.needs("root", why="only root gives files away")

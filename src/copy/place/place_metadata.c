@@ -266,6 +266,59 @@ int metadata_touch(const struct place *p, int fd)
 	return set_times(p, fd, times);
 }
 
+/* Has the file system stored sec as got?  FAT stores even seconds, and whole days of the atime. */
+static bool is_stored_second(int64_t sec, int64_t got, bool atime)
+{
+	int64_t day = (int64_t)24 * 60 * 60;
+
+	return got == sec || (got == sec - 1 && sec % 2 != 0) ||
+	       (atime && got < sec && sec - got < day);
+}
+
+/* A file system stores a time that it cannot represent as the nearest one that it can, without an
+ * error.  Call for times before 1980 (FAT's first) or from 2038 on; all file systems store others.
+ * False if this happened; *failed_second is that time.  True if fd cannot be examined. */
+static bool are_times_stored(int fd, const struct timespec times[2], int64_t *failed_second)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return true;
+	for (int i = 0; i < 2; i++) {
+		*failed_second = times[i].tv_sec;
+		if (times[i].tv_nsec != UTIME_OMIT &&
+		    !is_stored_second(times[i].tv_sec,
+				      i == 0 ? st.st_atim.tv_sec : st.st_mtim.tv_sec, i == 0))
+			return false;
+	}
+	return true;
+}
+
+static bool is_extreme_time(const struct timespec *t)
+{
+	enum { YEAR_1980 = 315532800 };
+
+	return t->tv_nsec != UTIME_OMIT && (t->tv_sec < YEAR_1980 || t->tv_sec > INT32_MAX);
+}
+
+static int set_times_and_check(const struct place *p, int fd, const struct metadata *m,
+			       bool symlink, const struct place_entry *s)
+{
+	char shown[SHOWN_ROOM];
+	int64_t sec = 0;
+
+	if (set_times(p, fd, m->times)) {
+		if (symlink && (errno == EOPNOTSUPP || errno == ENOSYS))
+			return 0;
+		return fail("set times of %s: %s", entry_shown(s, shown), metadata_error_text(p));
+	}
+	if ((is_extreme_time(&m->times[0]) || is_extreme_time(&m->times[1])) &&
+	    !are_times_stored(fd, m->times, &sec))
+		return fail("set times of %s: its file system cannot store the time %lld",
+			    entry_shown(s, shown), (long long)sec);
+	return 0;
+}
+
 /* Updates *st.  False with the errno of the first call: the owner, or the group as well, could not
  * be set. */
 static bool set_owner(int fd, const struct metadata *m, struct stat *st)
@@ -421,7 +474,6 @@ int metadata_set(struct place *p, int fd, const struct stat *st, const struct me
 {
 	struct stat now = *st;
 	struct failure first;
-	char shown[SHOWN_ROOM];
 	bool any = false;
 	mode_t mode;
 
@@ -439,11 +491,8 @@ int metadata_set(struct place *p, int fd, const struct stat *st, const struct me
 	if (m->has_mode && (!p->rules->acls || p->rules->perms) &&
 	    set_mode_or_warn(p, fd, mode, now.st_mode, s))
 		keep_first_failure(&first, &any);
-	if (m->has_times && set_times(p, fd, m->times) &&
-	    !(S_ISLNK(st->st_mode) && (errno == EOPNOTSUPP || errno == ENOSYS))) {
-		fail("set times of %s: %s", entry_shown(s, shown), metadata_error_text(p));
+	if (m->has_times && set_times_and_check(p, fd, m, S_ISLNK(st->st_mode), s))
 		keep_first_failure(&first, &any);
-	}
 	return any ? report_unkept(p, st->st_mode, s, &first) : 0;
 }
 
