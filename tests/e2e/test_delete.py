@@ -34,6 +34,18 @@ def test_hash_collision_does_not_keep_a_name(bench, tmp_path, way):
     assert r.code == 0 and read(tmp_path / "to") == {ours: b"new"}, (r.code, r.errors())
 
 
+def test_directory_named_like_a_temporary_is_spared(bench, tmp_path, way):
+    """The source skips its own directory of such a name, so the target keeps one; a temporary is still deleted."""
+    own, kept, gone = ".sluice.0123456789abcdef", ".sluice.fedcba9876543210", ".sluice.aaaaaaaaaaaaaaaa"
+    make(tmp_path, {"tree": {own: {"f": b"1"}, kept: "link", "f": b"f"},
+                    "to": {own: {"g": b"2"}, kept: {"h": b"3"}, gone: {"i": b"4"}, "old": b""}})
+    r = delete(bench, tmp_path, way)
+    assert r.code == 0 and r.errors().count("its name is that of an unfinished copy") == 2, (r.code, r.errors())
+    assert read(tmp_path / "to") == {own: {"g": b"2"}, kept: {"h": b"3"}, "f": b"f"}
+    r = delete(bench, tmp_path, way, "--exclude=.sluice.*", "--delete-excluded")
+    assert r.code == 0 and read(tmp_path / "to") == {"f": b"f"}, (r.code, r.errors())
+
+
 # ---- nothing is deleted after a failure -------------------------------------------------
 
 

@@ -212,6 +212,20 @@ static int find_mode(struct walk *w, struct walk_frame *f, int fd, const struct 
 	return 0;
 }
 
+/* Only a regular file can be a temporary or a marker.  Anything else keeps its name at the target
+ * with --delete. */
+static int skip_own_name(struct walk *w, struct walk_frame *f, int fd, const struct dent *e)
+{
+	bool known;
+	mode_t mode;
+
+	known = find_mode(w, f, fd, e, &mode) == 0;
+	if (!(known && S_ISREG(mode)) &&
+	    !walk_excludes(w, f->dir, e->name, known && S_ISDIR(mode)) && keep_name(w, f, e->name))
+		return -1;
+	return skip_entry(w, f->dir, e->name, "its name is that of an unfinished copy");
+}
+
 static int scan_dent(struct walk *w, struct walk_frame *f, int fd, const struct dent *e)
 {
 	enum walk_name first;
@@ -221,7 +235,7 @@ static int scan_dent(struct walk *w, struct walk_frame *f, int fd, const struct 
 	if (e->name[0] == '.' && (!e->name[1] || (e->name[1] == '.' && !e->name[2])))
 		return 0;
 	if (e->name[0] == '.' && own_name_kind(e->name) != NAME_OF_USER)
-		return skip_entry(w, f->dir, e->name, "its name is that of an unfinished copy");
+		return skip_own_name(w, f, fd, e);
 	if (find_mode(w, f, fd, e, &mode)) {
 		if (walk_excludes(w, f->dir, e->name, false))
 			return 0;
