@@ -53,6 +53,13 @@ def test_relative_names_and_home_are_resolved(bench, tmp_path):
     assert (tmp_path / "out2").read_bytes() == b"x"
 
 
+def test_unknown_user_in_a_target_is_no_missing_source(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    for words, code in ((["in", "far:~no-such-user-here/x"], 11), (["far:~no-such-user-here/x", "out"], 3)):
+        r = bench.copy(*words)
+        assert r.code == code and "no-such-user-here" in r.errors(), (r.code, r.errors())
+
+
 def test_far_end_expands_patterns_without_a_shell(bench, tmp_path):
     (tmp_path / "from").mkdir()
     (tmp_path / "to").mkdir()

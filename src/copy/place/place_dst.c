@@ -306,7 +306,7 @@ int dst_resolve(const struct place_opts *o, struct dst *s)
 	*s = (struct dst){.dirfd = -1, .own_fd = -1};
 	if (o->expand) {
 		if (tilde_expand(target, s->shown, sizeof s->shown))
-			return -1;
+			return fail("%s", failed()->text);
 	} else if (snprintf(s->shown, sizeof s->shown, "%s", target) >= (int)sizeof s->shown) {
 		return fail("%s: name too long", target);
 	}
