@@ -221,6 +221,27 @@ def test_stdin_and_stdout_are_source_and_target(bench, tmp_path):
 
 
 @pytest.mark.lanes
+@pytest.mark.parametrize("before", [b"", b"head", b"longer than what is written"], ids=["empty", "end", "middle"])
+def test_holes_stay_holes_in_a_redirected_stdout(bench, ground, before):
+    """Behind the end of the file; bytes that exist become zeros."""
+    size = 20 << 20
+    with open(ground / "in", "wb") as f:
+        f.truncate(size)
+        f.seek(8 << 20)
+        f.write(b"data")
+    (ground / "out").write_bytes(before)
+    at = 4 if before else 0
+    with open(ground / "out", "r+b") as out:
+        out.seek(at)
+        r = bench.copy("far:%s" % (ground / "in"), "-", stdout=out)
+        assert r.code == 0, r.errors()
+        subprocess.run(["echo", "tail"], stdout=out, check=True)
+    want = before[:at] + (ground / "in").read_bytes() + b"tail\n"
+    assert (ground / "out").read_bytes() == want
+    if len(before) == at:
+        assert (ground / "out").stat().st_blocks * 512 < size // 2
+
+
 def test_large_file_is_copied_to_stdout(bench, tmp_path):
     """A file that would be asked about if the target could have anything of it."""
     data = pattern((5 << 20) + 1)

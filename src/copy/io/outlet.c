@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "copy/io/digest.h"
+#include "copy/io/sizes.h"
 
 enum { PIPE_SIZE = 1 << 20, PAGE = 4096 };
 
@@ -34,6 +35,7 @@ void outlet_of_file(int fd, const char *name, struct outlet *o)
 
 int outlet_of(int fd, const char *name, struct outlet *o)
 {
+	struct sizes_cache sizes = {.known = false};
 	int flags = fcntl(fd, F_GETFL);
 	struct stat st;
 	off_t at;
@@ -50,6 +52,8 @@ int outlet_of(int fd, const char *name, struct outlet *o)
 		return fail("seek in %s: %m", name);
 	o->seekable = true;
 	o->base = (uint64_t)at;
+	o->fresh =
+		S_ISREG(st.st_mode) && at >= st.st_size && sizes_of(&sizes, fd, &st) == SIZES_TRUE;
 	return 0;
 }
 
@@ -179,8 +183,23 @@ int outlet_sync(int fd)
 	return -1;
 }
 
+/* A hole at the end of a fresh file does not exist yet. */
+static int extend_fresh(const struct outlet *o, uint64_t size)
+{
+	struct stat st;
+
+	if (!o->fresh)
+		return 0;
+	if (fstat(o->fd, &st) ||
+	    ((uint64_t)st.st_size < o->base + size && ftruncate(o->fd, (off_t)(o->base + size))))
+		return fail("write %s: %m", o->name);
+	return 0;
+}
+
 int outlet_seek_to_end(const struct outlet *o, uint64_t size)
 {
+	if (extend_fresh(o, size))
+		return -1;
 	if (!o->seekable || lseek(o->fd, (off_t)(o->base + size), SEEK_SET) >= 0)
 		return 0;
 	return fail("seek in %s: %m", o->name);

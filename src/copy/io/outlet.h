@@ -49,7 +49,8 @@ int outlet_write_zeros(const struct outlet *o, uint64_t pos, uint64_t len);
 uint64_t outlet_skip_hole(int fd, uint64_t from, uint64_t to);
 /* fsync.  Pipes, sockets and character devices need none. */
 int outlet_sync(int fd);
-/* Moves the descriptor's offset behind the last byte, for processes that share it. */
+/* Moves the descriptor's offset behind the last byte, for processes that share it.  Extends a fresh
+ * file to it. */
 int outlet_seek_to_end(const struct outlet *o, uint64_t size);
 
 /*

@@ -137,7 +137,8 @@ static int begin_sink_file(struct sink *s, struct sink_file *f)
 	if (f->out.fd >= 0 && !f->out.sized)
 		atomic_store(&s->kind, (int)stage_kind_of(f->out.fd));
 	choose_cache_use(s, f);
-	f->out.sparse = s->rules->sparse;
+	/* Of other outputs it is checked that they reach the last byte that arrived. */
+	f->out.sparse = s->rules->sparse && f->out.sized;
 	f->out.stopper = (struct stopper){.stop = copy_stopped, .ctx = s->copy};
 	f->ordered = (f->r.flags & (FILE_STREAM | FILE_ORDERED)) || !f->out.seekable;
 	if (!f->ordered)

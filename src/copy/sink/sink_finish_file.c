@@ -160,7 +160,7 @@ static int store_stream(struct sink_lane *l, const struct sink_whole *w,
 	    (is_read_back(s->rules) && read_back_stored(l, w, stream->fd, stream->name, digest)))
 		return -1;
 	if (outlet_seek_to_end(w->out, w->end->size))
-		return fail("seek in %s: %m", stream->name);
+		return -1;
 	if (s->rules->fsync && outlet_sync(stream->fd))
 		return fail("fsync %s: %m", stream->name);
 	if (stream->close_at_end && close(stream->fd))
@@ -179,7 +179,7 @@ static int store_placed(struct sink_lane *l, struct sink_whole *w, struct change
 		return -1;
 	/* Processes that share the offset expect it behind the last byte. */
 	if (!w->out->sized && outlet_seek_to_end(w->out, w->end->size))
-		return fail("seek in %s: %m", placement_name(t));
+		return -1;
 	if (w->xattrs)
 		placement_xattrs(t, w->xattrs);
 	w->xattrs = NULL;
