@@ -161,7 +161,8 @@ bool record_keep_add(struct writer *names, const char *name);
 int record_keep_next(struct reader *names, char name[static NAME_ROOM]);
 
 /* Identifies a source that the user named. Sent on each lane before its FILE or DIR, so that a sink
- * on the same machine can detect that the source is its own target. */
+ * on the same machine can detect that the source is its own target. With hash 0 it only says that
+ * the source has the name, which looks like that of a backup. */
 struct record_origin {
 	uint32_t want;
 	uint32_t parent; /* id of its future parent directory; 0: the target */

@@ -140,3 +140,45 @@ def test_backup_does_not_replace_a_named_source_file(bench, tmp_path, way):
                    way[1] + str(tmp_path / "t"))
     assert r.code == 23 and "is a source" in r.errors(), (r.code, r.errors())
     assert contents(tmp_path) == {b"new f", b"new g", b"old f", b"old g"}
+
+
+# ---- names of the source that look like names of backups ---------------------------------------
+
+
+def make_lookalikes(top, suffix="~", more=1):
+    """Trees in which each name comes with suffix appended up to more times; returns all contents."""
+    names = [n + suffix * k for n in NAMES for k in range(more + 1)]
+    make(top, {tree: {n: b"%s of %s" % (n.encode(), tree.encode()) for n in names} for tree in ("s", "t")})
+    return contents(top)
+
+
+@pytest.mark.parametrize("suffix, more", [("~", 1), ("~", 2), (".x", 1)])
+@pytest.mark.parametrize("options", [["-r"], ["-r", "--delete"], ["-a", "--lanes=4"]], ids=" ".join)
+def test_backups_of_names_that_look_like_backups_are_all_kept(bench, tmp_path, way, suffix, more, options):
+    made = make_lookalikes(tmp_path, suffix, more)
+    r = bench.copy(*options, "-b", "--suffix=" + suffix, way[0] + "%s/s/" % tmp_path, way[1] + str(tmp_path / "t"))
+    assert r.code == 0 and contents(tmp_path) == made, (r.code, r.errors())
+    there = read(tmp_path / "t")
+    assert all(there[n] == b for n, b in read(tmp_path / "s").items())
+
+
+def test_named_sources_that_look_like_backups_keep_all_backups(bench, tmp_path, way):
+    """Also if a pattern names them."""
+    made = make_lookalikes(tmp_path)
+    names = ["s/*"] if way[0] else ["s/" + n for n in os.listdir(tmp_path / "s")]
+    r = bench.copy("-b", *[way[0] + "%s/%s" % (tmp_path, n) for n in names], way[1] + str(tmp_path / "t"))
+    assert r.code == 0 and contents(tmp_path) == made, (r.code, r.errors())
+
+
+def test_backup_beside_an_excluded_file_has_one_suffix(bench, tmp_path, way):
+    make(tmp_path, {"s": {"f": b"new", "f~": b"not copied"}, "t": {"f": b"old", "f~": b"older"}})
+    r = copy(bench, tmp_path, way, "-b", "--exclude=*~")
+    assert r.code == 0 and read(tmp_path / "t") == {"f": b"new", "f~": b"old"}, (r.code, r.errors())
+
+
+def test_backup_of_a_deleted_file_replaces_no_backup_of_this_run(bench, tmp_path, way):
+    make(tmp_path, {"s": {"f~": b"new f~"}, "t": {"f": b"old f", "f~": b"old f~"}})
+    made = contents(tmp_path)
+    r = copy(bench, tmp_path, way, "-b", "--delete")
+    assert r.code == 0 and contents(tmp_path) == made, (r.code, r.errors())
+    assert read(tmp_path / "t") == {"f~": b"new f~", "f~~": b"old f~", "f~~~": b"old f"}

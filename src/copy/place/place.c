@@ -122,6 +122,7 @@ void place_close(struct place *p)
 	dirs_free(p);
 	table_clear(&p->created, free);
 	free(p->backup_lookalikes.slots);
+	free(p->backups_made.slots);
 	free(p->origins.slots);
 	free(p->target_dirs.slots);
 	free(p->backups_above);

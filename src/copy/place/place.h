@@ -79,7 +79,7 @@ struct place_origin {
 	const char *source; /* as the user wrote it */
 };
 /* -1 with a failure: the source is what exists at the target, or a directory that contains the
- * target. */
+ * target.  With an unknown origin, only notes that the source has the name, for backups. */
 int place_check_origin(struct place *p, struct place_dir *d, const struct place_origin *o);
 
 /* ---- directories ---------------------------------------------------------------------- */

@@ -303,22 +303,69 @@ static bool is_spared(struct place *p, int dirfd, const char *name)
 
 /* ---- making a backup ------------------------------------------------------------------- */
 
-int backup_make(struct place *p, int dirfd, const char *name, const char *dir, bool moved)
+/* Are both names hard links to one file? */
+static bool is_same_entry(int dirfd, const char *name, const char *other)
 {
-	char as[NAME_MAX + 1];
+	struct stat a, b;
+
+	return fstatat(dirfd, name, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
+	       fstatat(dirfd, other, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_dev == b.st_dev &&
+	       a.st_ino == b.st_ino;
+}
+
+/* May the backup of name have the name `as'?  1; 0: the source or another backup of this run has
+ * it; -1 with a failure.  appended: how many suffixes. */
+static int claim_backup_name(struct place *p, int dirfd, const char *name, const char *as,
+			     unsigned appended)
+{
+	struct name_key key;
+	size_t size;
+	int ret;
+
+	if (is_spared(p, dirfd, as))
+		return 0;
+	/* Else no other name of this directory can get this backup. */
+	if (appended == 1 && !backup_is(p, name))
+		return 1;
+	size = fill_name_key(dirfd, as, &key);
+	pthread_mutex_lock(&p->lock);
+	ret = hash_set_add(&p->backups_made, &key, size, fault_bound(NAMES_BYTES_MAX),
+			   "names of backups");
+	pthread_mutex_unlock(&p->lock);
+	/* A backup that is made again, because replacing the file failed, has the same name. */
+	return ret == 0 && is_same_entry(dirfd, name, as) ? 1 : ret;
+}
+
+/* Chooses the name of the backup of name. */
+static int choose_backup_name(struct place *p, int dirfd, const char *name,
+			      char as[static NAME_MAX + 1])
+{
 	size_t len = strlen(name), more = strlen(p->suffix);
-	int to = dirfd, ret;
+	unsigned appended = 0;
+	int ret;
 
 	memcpy(as, name, len + 1);
 	do {
-		if (len + more >= sizeof as)
+		if (len + more > NAME_MAX)
 			return fail(
 				"back up %s: the name with suffix %s is too long (--suffix sets "
 				"another one)",
 				name, p->suffix);
 		memcpy(as + len, p->suffix, more + 1);
 		len += more;
-	} while (!*p->backup_dir && is_spared(p, dirfd, as));
+		appended++;
+		ret = *p->backup_dir ? 1 : claim_backup_name(p, dirfd, name, as, appended);
+	} while (ret == 0);
+	return ret < 0 ? -1 : 0;
+}
+
+int backup_make(struct place *p, int dirfd, const char *name, const char *dir, bool moved)
+{
+	char as[NAME_MAX + 1];
+	int to = dirfd, ret;
+
+	if (choose_backup_name(p, dirfd, name, as))
+		return -1;
 	if (*p->backup_dir) {
 		to = open_backup_dir(p, dir);
 		if (to < 0)

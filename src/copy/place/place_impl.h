@@ -141,6 +141,7 @@ struct place {
 	struct taken claimed; /* --delete: names that sources have in the target itself */
 	struct hash_set origins; /* --delete, --backup: of the sources that the user named */
 	struct hash_set backup_lookalikes; /* names of the source that look like names of backups */
+	struct hash_set backups_made; /* names of backups of this run that another one could get */
 	struct inode backups_inode; /* of --backup-dir; all zeros: it does not exist yet */
 	struct hash_set target_dirs; /* --backup-dir: inodes of the directories that files go to */
 	/* names of the source in directories that existed before and fold names: in lower case, and
@@ -369,7 +370,8 @@ static inline bool place_backs_up(const struct place *p)
 int backup_make(struct place *p, int dirfd, const char *name, const char *dir, bool moved);
 /* As backup_make(), for the name of an entry. */
 int backup_make_of_entry(const struct place_entry *s, bool moved);
-/* The source has this name.  If it looks like a backup's, backups get one more suffix instead. */
+/* The source has this name.  If it looks like a backup's, backups get one more suffix instead.
+ * place_check_origin() calls it before the file that the backup is of is stored. */
 int backup_spare(struct place *p, int dirfd, const char *name);
 /* Finds the directories that lead to --backup-dir.  Call before anything is deleted. */
 void backup_lineage(struct place *p, struct lineage *l);

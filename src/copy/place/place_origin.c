@@ -95,10 +95,33 @@ bool place_is_origin(struct place *p, struct origin o)
 	return is;
 }
 
+/* The source only says that it has this name in d, before it sends what a backup of that name would
+ * be of. */
+static int spare_name(struct place *p, struct place_dir *d, const char *name)
+{
+	int in, ret;
+
+	if (d && d->missing)
+		return 0;
+	pthread_mutex_lock(&p->lock);
+	in = p->is_dir ? p->top->held.fd : -1;
+	pthread_mutex_unlock(&p->lock);
+	if (d)
+		in = dir_use(d);
+	if (in < 0)
+		return 0;
+	ret = backup_spare(p, in, name);
+	if (d)
+		dir_release(d);
+	return ret;
+}
+
 int place_check_origin(struct place *p, struct place_dir *d, const struct place_origin *o)
 {
 	int ret;
 
+	if (!origin_is_known(o->origin))
+		return spare_name(p, d, o->name);
 	if ((p->rules->delete || p->rules->backup) && remember_origin(p, o->origin))
 		return -1;
 	if (p->dst.by_path || p->dst.dir_missing || (d && d->missing))

@@ -192,7 +192,8 @@ static int find_files(struct source *s)
 		.rules = s->rules,
 	};
 
-	if (find_sources(o->names, o->count, o->expand, &s->found) || walk_new(&wo, &s->walk))
+	if (find_sources(o->names, o->count, o->expand, &s->found) || source_note_root_names(s) ||
+	    walk_new(&wo, &s->walk))
 		return -1;
 	s->only = walk_is_one_file(s->walk);
 	return 0;
@@ -307,6 +308,7 @@ static void source_free(struct source *s)
 	owners_free(s->owners);
 	modes_free(s->modes);
 	found_free(&s->found);
+	free(s->root_names.slots);
 	free(s);
 }
 

@@ -254,6 +254,7 @@ struct source {
 	const struct rules *rules;
 	struct rules plain;
 	struct found found;
+	struct hash_set root_names; /* --backup: last components of found, if there are several */
 	struct walk *walk; /* used by the lane that has set walking */
 	struct owners *owners; /* NULL: owners are not sent */
 	struct modes *modes;
@@ -355,6 +356,8 @@ void source_publish_locked(struct source_lane *l);
 
 /* ---- source_records.c ----------------------------------------------------------------- */
 
+/* Call when the sources are found. */
+int source_note_root_names(struct source *s);
 /* DIR records of d (NULL: none), of the directories above it, and OWNER records of their owners,
  * unless this lane has sent them. */
 int source_put_dir(struct source_lane *l, struct walk_dir *d);
@@ -362,6 +365,11 @@ int source_put_dir(struct source_lane *l, struct walk_dir *d);
  * directory that it will be in at the sink, NULL: the target; name: its name there. */
 int source_put_origin(struct source_lane *l, uint32_t want, struct walk_dir *in, const char *name,
 		      const struct stat *st);
+/* With --backup, before the first record of name in d (NULL: the target) on each lane: names it
+ * with the suffix of backups, if the source has such a file too.  The sink then chooses other names
+ * for backups. */
+int source_put_lookalikes(struct source_lane *l, uint32_t want, struct walk_dir *d,
+			  const char *name);
 /* OWNER records for a, and for the users and groups that x names. */
 int source_put_owners(struct source_lane *l, const struct record_attr *a, const struct xattrs *x);
 int source_put_xattrs(struct source_lane *l, uint32_t id, const struct xattrs *x);

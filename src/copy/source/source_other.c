@@ -366,8 +366,9 @@ static int put_other_records(struct source_lane *l, struct sent_other *t)
 	/* Put what fits one block into one, because that is cheaper at the sink. */
 	if (need > lane_block_size(l->lane))
 		need = RECORD_FILE_MAX;
-	if (source_put_dir(l, t->o->dir) || source_put_owners(l, &t->r.a, t->xattrs) ||
-	    source_reserve_room(l, need))
+	if (source_put_dir(l, t->o->dir) ||
+	    source_put_lookalikes(l, t->o->want, t->o->dir, t->r.name) ||
+	    source_put_owners(l, &t->r.a, t->xattrs) || source_reserve_room(l, need))
 		return -1;
 	record_file_encode(&l->records, &t->r);
 	/* Queue it before its first block is sent: the sink may report a failure at once. */

@@ -441,8 +441,8 @@ int source_announce(struct source_lane *l, struct source_file *f)
 	if (!f->stream && !f->generated && !(f->flags & FILE_STREAM) &&
 	    source_put_origin(l, f->want, f->dir, f->name, &f->st))
 		return -1;
-	if (source_put_dir(l, f->dir) || source_put_owners(l, &r.a, NULL) ||
-	    source_reserve_room(l, RECORD_FILE_MAX))
+	if (source_put_dir(l, f->dir) || source_put_lookalikes(l, f->want, f->dir, f->name) ||
+	    source_put_owners(l, &r.a, NULL) || source_reserve_room(l, RECORD_FILE_MAX))
 		return -1;
 	record_file_encode(&l->records, &r);
 	if (source_send_records(l))

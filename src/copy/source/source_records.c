@@ -9,6 +9,7 @@
 #include <string.h>
 #include "base/fail.h"
 #include "copy/attr/origin.h"
+#include "copy/names/name.h"
 
 static int put_owner(struct source_lane *l, bool group, uint32_t id)
 {
@@ -75,6 +76,80 @@ int source_put_origin(struct source_lane *l, uint32_t want, struct walk_dir *in,
 	return source_put_dir(l, in) || put_origin(l, want, in ? in->id : 0, name, st) ? -1 : 0;
 }
 
+/* ---- names that look like names of backups ------------------------------------------------- */
+
+int source_note_root_names(struct source *s)
+{
+	char name[NAME_ROOM];
+
+	if (!s->rules->backup || *s->rules->backup_dir || s->found.count < 2)
+		return 0;
+	for (unsigned i = 0; i < s->found.count; i++) {
+		const char *last = name_last(s->found.paths[i].path, name, sizeof name);
+
+		if (hash_set_add(&s->root_names, last, strlen(last), SIZE_MAX, "sources") < 0)
+			return -1;
+	}
+	return 0;
+}
+
+/* Does no option leave out what has this name in d? */
+static bool is_copied(const struct rules *r, const struct walk_dir *d, const char *name,
+		      const struct stat *st)
+{
+	char path[NAME_MAX_WIRE];
+	uint64_t size = (uint64_t)st->st_size;
+
+	if (r->filter &&
+	    filter_excludes(r->filter, walk_path(d, name, path, sizeof path), S_ISDIR(st->st_mode)))
+		return false;
+	if (S_ISREG(st->st_mode))
+		return size >= r->min_size && size <= r->max_size;
+	return S_ISDIR(st->st_mode) || S_ISLNK(st->st_mode) || r->devices;
+}
+
+static bool source_has(struct source_lane *l, struct walk_dir *d, const char *name)
+{
+	const struct source *s = l->source;
+	struct stat st;
+	bool has;
+	int fd;
+
+	if (!d)
+		return hash_set_has(&s->root_names, name, strlen(name));
+	if (walk_dir_use(d, &fd))
+		return false;
+	has = walk_stat(fd, name, s->rules->copy_links, &st) == 0 &&
+	      is_copied(s->rules, d, name, &st);
+	walk_dir_release(d);
+	return has;
+}
+
+int source_put_lookalikes(struct source_lane *l, uint32_t want, struct walk_dir *d,
+			  const char *name)
+{
+	const struct rules *r = l->source->rules;
+	size_t len = strlen(name), more = strlen(r->suffix);
+	struct record_origin o = {.want = want, .parent = d ? d->id : 0};
+
+	if (!r->backup || *r->backup_dir || more == 0 || walk_dir_is_made(d) ||
+	    (d ? (d->flags & DIR_IMPLIED) != 0 : l->source->found.count < 2))
+		return 0;
+	memcpy(o.name, name, len + 1);
+	while (len + more < sizeof o.name) {
+		memcpy(o.name + len, r->suffix, more + 1);
+		len += more;
+		if (!source_has(l, d, o.name))
+			break;
+		if (source_reserve_room(l, RECORD_ORIGIN_MAX))
+			return -1;
+		record_origin_encode(&l->records, &o);
+	}
+	return 0;
+}
+
+/* ---- directories ----------------------------------------------------------------------------- */
+
 /* Sends the ORIGIN of a directory that the user named, unless it is only an implied one. */
 static int put_dir_origin(struct source_lane *l, const struct walk_dir *d)
 {
@@ -97,8 +172,9 @@ static int put_one_dir(struct source_lane *l, struct walk_dir *d)
 	};
 
 	memcpy(r.name, d->name, strlen(d->name) + 1);
-	if (put_dir_origin(l, d) || source_put_owners(l, &d->a, NULL) ||
-	    source_reserve_room(l, RECORD_DIR_MAX))
+	if (put_dir_origin(l, d) ||
+	    (*d->name && source_put_lookalikes(l, d->want, d->parent, d->name)) ||
+	    source_put_owners(l, &d->a, NULL) || source_reserve_room(l, RECORD_DIR_MAX))
 		return -1;
 	record_dir_encode(&l->records, &r);
 	return 0;

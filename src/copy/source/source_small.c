@@ -116,8 +116,8 @@ static int put_small(struct source_lane *l, struct source_item *it, struct sourc
 {
 	size_t bytes = m->hole ? 0 : (size_t)m->r.size;
 
-	if (source_put_dir(l, it->dir) || source_put_owners(l, &m->r.a, m->xattrs) ||
-	    source_reserve_room(l, SMALL_ROOM + bytes))
+	if (source_put_dir(l, it->dir) || source_put_lookalikes(l, it->want, it->dir, it->name) ||
+	    source_put_owners(l, &m->r.a, m->xattrs) || source_reserve_room(l, SMALL_ROOM + bytes))
 		return -1;
 	/* Keep all of it in one block, if its attributes fit, too. */
 	if (m->xattrs &&
@@ -233,7 +233,8 @@ static int send_read_into_block(struct source_lane *l, struct source_item *it,
 
 	if (fill_small_record(l, it, m))
 		return -1;
-	if (source_put_dir(l, it->dir) || source_put_owners(l, &m->r.a, NULL) ||
+	if (source_put_dir(l, it->dir) || source_put_lookalikes(l, it->want, it->dir, it->name) ||
+	    source_put_owners(l, &m->r.a, NULL) ||
 	    source_reserve_room(l, SMALL_ROOM + (size_t)m->r.size))
 		return -1;
 	if (l->block != b)
