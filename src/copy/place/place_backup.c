@@ -14,6 +14,7 @@
 #include "base/io.h"
 #include "lane/fault.h"
 
+enum { COMPARED_BYTES = 256 << 10 /* at once: few reads, and little memory */ };
 enum { TRIES = 4, NAMES_BYTES_MAX = 256 << 20 /* some 16 million names */ };
 
 bool backup_is(const struct place *p, const char *name)
@@ -377,6 +378,56 @@ int backup_make(struct place *p, int dirfd, const char *name, const char *dir, b
 	if (to != dirfd)
 		close_fd(to);
 	return ret;
+}
+
+/* ---- what needs no backup ------------------------------------------------------------------ */
+
+static int open_compared(int dirfd, const char *name, struct stat *st)
+{
+	int fd = RETRIED(openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+
+	if (fd >= 0 && fstat(fd, st) == 0 && S_ISREG(st->st_mode))
+		return fd;
+	close_fd(fd);
+	return -1;
+}
+
+static bool have_equal_bytes(const struct place *p, int a, int b)
+{
+	char *bytes = malloc((size_t)2 * COMPARED_BYTES), *others;
+	ssize_t n = -1, m;
+
+	if (!bytes)
+		return false;
+	others = bytes + COMPARED_BYTES;
+	for (off_t at = 0; !place_stopped(p); at += n) {
+		n = pread_full(a, bytes, COMPARED_BYTES, at);
+		m = pread_full(b, others, COMPARED_BYTES, at);
+		if (n <= 0 || m != n || memcmp(bytes, others, (size_t)n) != 0) {
+			n = n == 0 && m == 0 ? 0 : -1;
+			break;
+		}
+	}
+	free(bytes);
+	return n == 0;
+}
+
+bool backup_is_needless(const struct place_entry *s, const char *as, const struct stat *old)
+{
+	struct stat new, now;
+	bool equal = false;
+	int a, b;
+
+	if (!S_ISREG(old->st_mode) || fstatat(s->dirfd, as, &new, AT_SYMLINK_NOFOLLOW) ||
+	    !S_ISREG(new.st_mode) || new.st_size != old->st_size)
+		return false;
+	a = open_compared(s->dirfd, as, &new);
+	b = open_compared(s->dirfd, s->name, &now);
+	if (a >= 0 && b >= 0 && now.st_dev == old->st_dev && now.st_ino == old->st_ino)
+		equal = have_equal_bytes(s->place, a, b);
+	close_fd(b);
+	close_fd(a);
+	return equal;
 }
 
 int backup_make_of_entry(const struct place_entry *s, bool moved)

@@ -257,7 +257,7 @@ int entry_rename(const struct place_entry *s, const char *as, const struct stat 
 	if (old && entry_check_replacing(s, old))
 		return -1;
 	if (place_backs_up(s->place) && old && !S_ISDIR(old->st_mode) &&
-	    backup_make_of_entry(s, false))
+	    !backup_is_needless(s, as, old) && backup_make_of_entry(s, false))
 		return -1;
 	ret = old ? 1 : rename_new(s, as);
 	if (ret < 0 && errno == EEXIST) {

@@ -370,6 +370,9 @@ static inline bool place_backs_up(const struct place *p)
 int backup_make(struct place *p, int dirfd, const char *name, const char *dir, bool moved);
 /* As backup_make(), for the name of an entry. */
 int backup_make_of_entry(const struct place_entry *s, bool moved);
+/* Has the file `as', which is to replace the entry's (old), the same bytes?  An interrupted run may
+ * have stored it.  A backup of it would replace the backup of the content before that. */
+bool backup_is_needless(const struct place_entry *s, const char *as, const struct stat *old);
 /* The source has this name.  If it looks like a backup's, backups get one more suffix instead.
  * place_check_origin() calls it before the file that the backup is of is stored. */
 int backup_spare(struct place *p, int dirfd, const char *name);

@@ -14,7 +14,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-enum { TRIES = 8, COMPARED_BYTES = 256 << 10 /* at once: few reads, and little memory */ };
+enum { TRIES = 8 };
 
 /* Identifies a file by its inode, and describes what counts as equal to it. */
 struct file_identity {
@@ -170,83 +170,20 @@ static int create_link(const struct place_entry *s, struct first_link *f, const 
 	return ret;
 }
 
-/* ---- equal files ---------------------------------------------------------------------------- */
-
-static int open_compared(int dirfd, const char *name, dev_t dev, ino_t ino)
-{
-	int fd = RETRIED(openat(dirfd, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
-	struct stat st;
-
-	if (fd >= 0 && fstat(fd, &st) == 0 && st.st_dev == dev && st.st_ino == ino)
-		return fd;
-	close_fd(fd);
-	return -1;
-}
-
-static bool have_equal_bytes(const struct place *p, int a, int b)
-{
-	char *bytes = malloc((size_t)2 * COMPARED_BYTES), *others;
-	ssize_t n = -1, m;
-
-	if (!bytes)
-		return false;
-	others = bytes + COMPARED_BYTES;
-	for (off_t at = 0; !place_stopped(p); at += n) {
-		n = pread_full(a, bytes, COMPARED_BYTES, at);
-		m = pread_full(b, others, COMPARED_BYTES, at);
-		if (n <= 0 || m != n || memcmp(bytes, others, (size_t)n) != 0) {
-			n = n == 0 && m == 0 ? 0 : -1;
-			break;
-		}
-	}
-	free(bytes);
-	return n == 0;
-}
-
-/* An interrupted run may have stored several names of one file as separate whole files.  The rerun
- * links them.  A backup of such a name would replace the backup of its old content. */
-static bool needs_no_backup(const struct place_entry *s, const struct first_link *f,
-			    const struct stat *old)
-{
-	int first, other;
-	bool equal;
-
-	if (!place_backs_up(s->place) || !S_ISREG(old->st_mode) ||
-	    !equals_first(s->place, &f->identity, old))
-		return false;
-	first = open_compared(f->dirfd, f->name, f->identity.dev, f->identity.ino);
-	other = open_compared(s->dirfd, s->name, old->st_dev, old->st_ino);
-	equal = first >= 0 && other >= 0 && have_equal_bytes(s->place, first, other);
-	close_fd(other);
-	close_fd(first);
-	return equal;
-}
-
 /* ---- replacing ------------------------------------------------------------------------------ */
-
-/* 0; 1: another process removed the name that was just made; -1. */
-static int rename_over_equal(const struct place_entry *s, const char *as)
-{
-	if (renameat(s->dirfd, as, s->dirfd, s->name) == 0)
-		return 0;
-	return errno == ENOENT ? 1 : entry_fail(s, "rename to");
-}
 
 static int replace_with_link(const struct place_entry *s, struct first_link *f,
 			     const struct stat *old)
 {
-	bool equal = old && needs_no_backup(s, f, old);
 	char as[OWN_NAME_ROOM];
 	int ret;
 
-	if (equal && entry_check_replacing(s, old))
-		return -1;
 	if (temporary_name(s->name, s->place->uid, as))
 		return entry_fail(s, "link");
 	ret = create_link(s, f, as);
 	if (ret)
 		return ret;
-	ret = equal ? rename_over_equal(s, as) : entry_rename(s, as, old, true);
+	ret = entry_rename(s, as, old, true);
 	/* rename(2) does nothing if both names are hard links to one inode. */
 	unlinkat(s->dirfd, as, 0);
 	return ret;
