@@ -23,7 +23,7 @@ FLAGS = {"hard-links": .3, "update": .15, "ignore-existing": .12, "checksum": .1
          "acls": .03, "xattrs": .03, "itemize-changes": .06, "json": .05, "stats": .04, "verbose": .05,
          "quiet": .05, "print-digest": .05, "exclude-from": .05, "include-from": .05,
          "ignore-times": .05, "whole-file": .03}
-VALUES = {"max-delete": (.08, ["0", "1", "2", "5", "100"]), "backup-dir": (.05, ["aside", "as/ide", "../aside"]),
+VALUES = {"max-delete": (.08, ["0", "1", "2", "5", "100"]), "backup-dir": (.05, ["aside", "as/ide", "../aside", ".", "d", "../s1/d"]),
           "suffix": (.04, [".old", "~~"]), "chmod": (.08, sorted(CHMODS)), "chown": (.04, ["1234:1234"]),
           "max-size": (.07, ["0", "40", "1000"]), "min-size": (.05, ["1", "40", "1000"]),
           "lanes": (.3, ["1", "1", "2", "4"]), "depth": (.08, ["1", "3"]), "block-size": (.1, ["4k", "64k"]),
@@ -240,6 +240,17 @@ def add_old_entry(rng, case, path, ideal):
             world[path] = some_file(rng, "old " + path, False)
 
 
+def add_lookalikes(rng, case):
+    """Adds files that have the names of backups of other files, to the source and to the target."""
+    suffix = case.options.get("suffix") or "~"
+    for path in sorted(p for p in case.world if case.world[p].kind == "file" and
+                       below_one(p, ["s1", "s2", case.target[1].rstrip("/")])):
+        if rng.random() < .5 and "/" in path and path + suffix not in case.world:
+            label = path if below_one(path, ["s1", "s2"]) else "old " + path
+            case.world[path + suffix] = some_file(rng, label + suffix, False)
+            case.world[path + suffix].uid, case.world[path + suffix].gid = case.world[path].uid, case.world[path].gid
+
+
 # ---- sources ------------------------------------------------------------------------------------------
 
 def some_sources(rng, case):
@@ -392,6 +403,12 @@ def generate(seed):
         text = "".join(n + ("\0" if case.has("from0") else "\n") for n in case.listed)
         world["list"] = Node("file", "list:%d" % len(text), 0o644, NOW)
         case.list_text = text
+    own = random.Random("%d lookalikes" % seed)
+    if case.has("backup") and not case.has("backup-dir") and own.random() < .5:
+        add_lookalikes(own, case)
+    # A backup replaces what is in ../s1/d, so that has to be a source as a whole.
+    if case.options.get("backup-dir") == "../s1/d" and any(p.rstrip("/") != "s1" for _, p in case.sources):
+        case.options["backup-dir"] = "../aside"
     # Last, with random numbers of its own, so that all else that a seed generates stays unchanged.
     if random.Random("%d existing" % seed).random() < .06:
         case.options["existing"] = True

@@ -133,13 +133,16 @@ def lost(need, after):
             for some in need if not some & there]
 
 
-def lost_backups(model, before, after):
+def lost_backups(model, before, after, changed=False):
     """"Keep what is replaced or deleted": however the run ended, every content except that of older backups
-    exists somewhere."""
+    exists somewhere. changed: a source changed, so files may be replaced that the model leaves alone."""
     if not model.backup or model.refused:
         return []
     doomed = model.too_many[0] if model.too_many else set()     # --max-delete leaves open which
-    over = {model.backup_name(p) for p in model.deleted | doomed | {i.dest for i in model.items}}
+    over = model.backups | model.unchecked
+    if changed or model.inexact or doomed:
+        over |= {model.backup_name(p) for p in model.deleted | doomed | {i.dest for i in model.items}}
+    over -= {i.dest for i in model.items}
     there = {n.content for n in after.values() if n.kind == "file"}
     return [("lost", "the content %s of %s has no backup" % (n.content, p)) for p, n in sorted(before.items())
             if n.kind == "file" and below(p, model.top) and not is_ours(p) and n.content not in there

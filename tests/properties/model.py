@@ -54,6 +54,7 @@ class Model:
         self.untouched = set()      # target paths that rdcp leaves as they are, with their contents
         self.failed, self.deleted, self.replaced, self.unchecked = [], set(), set(), set()
         self.backups = set()
+        self.shared_backups = False     # the backups of two names would have one name
         self.maybe_dirs = set()     # backup directories that may or may not be made
         self.fates = {}     # {source path: gone, stays or either}
         self.link_fates = set()     # the fates that followed links would have if they were files
@@ -94,12 +95,17 @@ class Model:
         self.perms = self.perms or bool(o.get("acls"))
         self.delete = bool(o.get("delete") or o.get("delete-excluded"))
         self.backup = bool(o.get("backup") or o.get("backup-dir"))
-        self.suffix = o.get("suffix") or ("" if o.get("backup-dir") else "~")
+        # "If DIR is DST itself, --suffix is required."
+        self.backup_dir = o.get("backup-dir")
+        if self.backup_dir == "." and o.get("suffix"):
+            self.backup_dir = None
+        self.suffix = o.get("suffix") or ("" if self.backup_dir else "~")
 
     def run(self):
         roots = self.find_sources()
         self.check_usage(roots)
         self.resolve_target(roots)
+        self.check_backup_dir()
         for root in roots:
             self.enter_root(root)
         # "--mkpath: Create missing directories in the path to DST. Also create DST itself as a
@@ -136,6 +142,8 @@ class Model:
             raise Refused("--delete with --files-from", 1)
         if self.backup and o.get("inplace"):
             raise Refused("--backup with --inplace", 1)
+        if self.backup_dir == ".":
+            raise Refused("--backup-dir is DST", 1)
         if o.get("sparse") and (o.get("no-sparse") or o.get("inplace")):
             raise Refused("--sparse with --no-sparse or --inplace", 1)
         # "Options that concern all sources at once (--delete, --remove-source-files, --relative) and SRC/
@@ -453,8 +461,20 @@ class Model:
             if below(p, path):
                 self.fates[p] = "stays"
 
+    # "A file or directory of SRC with the path of DIR fails (23), with everything in it."
+    def fail_backup_dir(self, dest, path):
+        """Whether dest is DIR; then path fails."""
+        if not self.backup_dir or dest != self.backup_top():
+            return False
+        self.note_name(os.path.dirname(dest), os.path.basename(dest), implied=True)
+        self.fail(path, "it is --backup-dir")
+        for p in self.before:
+            if below(p, path):
+                self.fates[p] = "stays"
+        return True
+
     def enter_dir(self, dest, path, node, session, shown, contents=False, root=False):
-        if not self.claim(dest, path, True, root):
+        if self.fail_backup_dir(dest, path) or not self.claim(dest, path, True, root):
             return
         if not any(i.dest == dest and i.session == session for i in self.items):
             self.items.append(Item(dest, path, node, session, contents=contents, root=root))
@@ -505,7 +525,7 @@ class Model:
             if dest not in {i.dest for i in self.items}:
                 self.left_out.setdefault(dest, path)
             return
-        if not self.claim(dest, path, False, root):
+        if self.fail_backup_dir(dest, path) or not self.claim(dest, path, False, root):
             return
         self.items.append(Item(dest, path, node, session, root=root))
 
@@ -674,7 +694,7 @@ class Model:
             self.write_inplace(item, old)
             return
         if old is not None and old.kind != "dir":
-            self.set_aside(item.dest)
+            self.set_aside_file(item, old)
         existing = old if old is not None and old.kind == "file" else None
         new = Node("file", item.node.content, None, ino=("new", item.dest))
         self.after[item.dest] = self.with_metadata(item.node, new, existing)
@@ -900,7 +920,7 @@ class Model:
         if node.kind == "dir":
             for child in sorted(p for p in self.after if os.path.dirname(p) == path):
                 stays = self.collect_deletable(child, gone) or stays
-            stays = stays or (self.backup and not self.o.get("backup-dir") and
+            stays = stays or (self.backup and not self.backup_dir and
                               any(below(p, path) and self.after[p].kind != "dir" for p in self.after))
         if not stays:
             gone.append(path)
@@ -909,9 +929,9 @@ class Model:
     # "--delete and --delete-excluded spare names that end with ~ (or with SUFFIX)." "--backup-dir: … --delete
     # spares DIR"
     def is_protected(self, path, node):
-        if self.backup and not self.o.get("backup-dir") and path.endswith(self.suffix):
+        if self.backup and not self.backup_dir and path.endswith(self.suffix):
             return True
-        if self.o.get("backup-dir") and (below(path, self.backup_top()) or below(self.backup_top(), path)):
+        if self.backup_dir and (below(path, self.backup_top()) or below(self.backup_top(), path)):
             return True
         return not self.o.get("delete-excluded") and self.excluded(self.relative_name(path), node.kind == "dir")
 
@@ -919,7 +939,7 @@ class Model:
 
     # "A relative DIR is below DST, or, if DST is a file, below the directory that contains DST."
     def backup_top(self):
-        return os.path.normpath(os.path.join(self.backup_base(), self.o["backup-dir"]))
+        return os.path.normpath(os.path.join(self.backup_base(), self.backup_dir))
 
     def backup_base(self):
         """DST, or the directory that contains DST if DST is no directory."""
@@ -932,10 +952,25 @@ class Model:
             return
         self.put_backup(path, self.after[path])
 
+    # "A file that is replaced by one with the same content gets no backup."
+    def set_aside_file(self, item, old):
+        if old.kind == "file" and (isinstance(old.content, frozenset) or old.content == item.node.content):
+            if self.backup and (isinstance(old.content, frozenset) or not self.can_read(old)) and item.dest in self.before:
+                self.doubt_backup(item.dest)
+            return
+        self.set_aside(item.dest)
+
     # "A backup replaces anything older of that name, whatever it is. If the source has a file of that
-    # name too, ~ is appended twice." "Keep backups under their paths below DIR instead."
+    # name too, or this run made another backup of that name, ~ is appended once more." "Keep backups
+    # under their paths below DIR instead."
     def put_backup(self, path, node):
         to = self.backup_name(path)
+        # Which of the two gets which name is open.
+        while not self.backup_dir and to in self.backups:
+            self.shared_backups = True
+            self.leave_unchecked(to)
+            to += self.suffix
+            self.leave_unchecked(to)
         self.make_backup_dirs(os.path.dirname(to))
         for old in self.inside(to):
             del self.after[old]
@@ -944,8 +979,14 @@ class Model:
         self.after[to] = node.copy()
         self.backups.add(to)
 
+    # "If DIR is a source or in one, the files that need a backup fail (23)."
+    def check_backup_dir(self):
+        if self.backup_dir and not self.backup_top().startswith("..") and any(
+                below(self.backup_top(), self.resolve_links(p.rstrip("/"))) for _, p in self.case.sources):
+            self.inexact = "--backup-dir in a source"
+
     def backup_name(self, path):
-        if self.o.get("backup-dir"):
+        if self.backup_dir:
             return os.path.join(self.backup_top(), os.path.relpath(path, self.backup_base() or ".") + self.suffix)
         to, taken = path + self.suffix, {i.dest for i in self.items}
         while to in taken:

@@ -298,7 +298,7 @@ class Trial:
                 self.stop.set()
             thread.join()
         after = world.read(self.root, BESIDE)
-        self.found += judge.lost(self.need, after) + judge.lost_backups(model, before, after)
+        self.found += judge.lost(self.need, after) + judge.lost_backups(model, before, after, kind == "change")
         if kind == "stream":
             if "f" not in after:
                 self.found.append(("source-gone", "f: is removed, although no regular file has its content"))
@@ -335,6 +335,10 @@ class Trial:
         code = self.wait_for_end(self.start())
         after = world.read(self.root, BESIDE)
         found = judge.lost(self.need, after) + judge.lost_backups(model, state, after)
+        # What the first run backed up must survive, too. It does not where the names of two backups of one run
+        # are open, or where the first run stored a content that the second one replaces.
+        if self.fault["kind"] in ("kill", "full") and not self.model.shared_backups:
+            found += judge.lost_backups(self.model, before, after)
         found += judge.exact(model, after, code)
         self.found += [("again-" + k if k not in ("lost",) else k, "rerun: " + text) for k, text in found]
 
