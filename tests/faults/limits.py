@@ -282,7 +282,7 @@ class Oracle:
             run = LimitedRun(scenario, self.bin, limit, ground)
         kind = limit.kind if limit else "ENOSPC"
         try:
-            point = types.SimpleNamespace(site="", call="setrlimit", kind=kind)
+            point = types.SimpleNamespace(site="", call="setrlimit", kind=kind, ordered=False, about_verbs=False)
             found = Judge(scenario, reference, run, point).found
         finally:
             run.close()
