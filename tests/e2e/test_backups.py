@@ -121,6 +121,17 @@ def test_backup_dir_in_a_source_is_refused(bench, tmp_path, way, aside):
     assert contents(tmp_path) == made
 
 
+def test_backup_dir_in_a_later_source_is_refused(bench, tmp_path, way):
+    """Before anything of that source is sent."""
+    make(tmp_path, {"s1": {n: b"one " + n.encode() for n in NAMES}, "t": {n: b"old " + n.encode() for n in NAMES},
+                    "s2": {"sub": {n: b"two " + n.encode() for n in NAMES}}})
+    was = read(tmp_path / "s2")
+    r = bench.copy("-a", "--backup-dir=../s2/sub", way[0] + "%s/s1/" % tmp_path, way[0] + "%s/s2/" % tmp_path,
+                   way[1] + str(tmp_path / "t"))
+    assert r.code == 23 and "is a source" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "s2") == was
+
+
 def test_backup_dir_above_a_source_does_not_lead_into_it(bench, tmp_path, way):
     make(tmp_path, {"s": {"s": {"f": b"new s/f"}, "f": b"new f"}, "t": {"s": {"f": b"old s/f"}, "f": b"old f"}})
     made = contents(tmp_path)

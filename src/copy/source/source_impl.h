@@ -164,6 +164,7 @@ struct source_lane {
 	struct block *spare[SPARE_MAX]; /* also lent, to be read into together, or for later */
 	unsigned spares;
 	struct writer records; /* into block: records not sent yet */
+	bool roots_known; /* --backup-dir: the ORIGIN of each source was sent */
 	bool records_sent; /* a block of records was sent since the last job was picked */
 	bool unconfirmed; /* a block was sent since everything was known to be stored */
 	bool paced; /* --bwlimit has already delayed what is sent next */

@@ -192,12 +192,41 @@ static bool mark_dir_announced(const struct source_lane *l, struct walk_dir *d)
 	return true;
 }
 
+/* A backup must not replace a file of any source, also of one that comes later. */
+static int put_root_origins(struct source_lane *l)
+{
+	const struct source *s = l->source;
+	const struct rules *r = s->rules;
+	char name[NAME_ROOM];
+	struct stat st;
+
+	if (l->roots_known)
+		return 0;
+	l->roots_known = true;
+	if (!r->backup || !*r->backup_dir || !r->recursive || s->found.count < 2)
+		return 0;
+	for (unsigned i = 0; i < s->found.count; i++) {
+		const struct found_path *f = &s->found.paths[i];
+
+		if (r->filter &&
+		    (r->relative ||
+		     filter_excludes(r->filter, name_last(f->path, name, sizeof name), true)))
+			continue;
+		if (!f->missing && find_dir(f->path, &st) == 0 &&
+		    put_origin(l, f->want, 0, "", &st))
+			return -1;
+	}
+	return 0;
+}
+
 int source_put_dir(struct source_lane *l, struct walk_dir *d)
 {
 	struct walk_dir **chain, *up = d;
 	unsigned count = 0;
 	int ret = 0;
 
+	if (put_root_origins(l))
+		return -1;
 	if (!d || !mark_dir_announced(l, d))
 		return 0;
 	if (!d->parent || !mark_dir_announced(l, d->parent))

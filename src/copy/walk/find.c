@@ -165,6 +165,11 @@ int find_readable(const char *name, mode_t *mode)
 	return 0;
 }
 
+int find_dir(const char *path, struct stat *st)
+{
+	return stat(path, st) == 0 && S_ISDIR(st->st_mode) ? 0 : -1;
+}
+
 void found_free(struct found *f)
 {
 	for (unsigned i = 0; i < f->count; i++)

@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/stat.h>
 #include <sys/types.h>
 
 struct found_path {
@@ -24,6 +25,8 @@ struct found {
 };
 /* A name or pattern without a file also goes to out, as missing, so that the others are copied. */
 int find_sources(char *const *names, unsigned count, bool expand, struct found *out);
+/* -1: it is not a directory, or cannot be looked at. */
+int find_dir(const char *path, struct stat *st);
 void found_free(struct found *f);
 /* Checks, without opening it, whether this file or stream can be read, as far as that can be known.
  * 0 with its mode; -1: OUT_NO_SOURCE, or OUT_FILE, also for a directory. */
