@@ -269,10 +269,10 @@ int metadata_touch(const struct place *p, int fd)
 /* Has the file system stored sec as got?  FAT stores even seconds, and whole days of the atime. */
 static bool is_stored_second(int64_t sec, int64_t got, bool atime)
 {
-	int64_t day = (int64_t)24 * 60 * 60;
+	uint64_t day = 24 * 60 * 60;
 
-	return got == sec || (got == sec - 1 && sec % 2 != 0) ||
-	       (atime && got < sec && sec - got < day);
+	return got == sec || (sec % 2 != 0 && got == sec - 1) ||
+	       (atime && got < sec && (uint64_t)sec - (uint64_t)got < day);
 }
 
 /* A file system stores a time that it cannot represent as the nearest one that it can, without an
