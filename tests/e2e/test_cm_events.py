@@ -20,15 +20,6 @@ ADDR_CHANGE, TIMEWAIT_EXIT = 14, 15
 EHOSTUNREACH, ETIMEDOUT, ENODEV, EINVAL, ENETUNREACH, ENOMEM = 113, 110, 19, 22, 101, 12
 
 
-@pytest.fixture(autouse=True)
-def files_removed(tmp_path):
-    """Hundreds of tests leave 100 MB each."""
-    yield
-    for path in tmp_path.iterdir():
-        if path.is_file():
-            path.unlink()
-
-
 class Stream:
     """A file from rdsend, which connects the lanes, to rdrecv."""
 

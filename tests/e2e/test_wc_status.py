@@ -31,15 +31,6 @@ work = pytest.mark.parametrize("work", ["status", "receive"])
 ends = pytest.mark.parametrize("end", ["source", "sink"])
 
 
-@pytest.fixture(autouse=True)
-def files_removed(tmp_path):
-    """Hundreds of tests leave 100 MB each."""
-    yield
-    for path in tmp_path.iterdir():
-        if path.is_file():
-            path.unlink()
-
-
 class Stream:
     """A file from rdsend to rdrecv, one of which has a fault."""
 

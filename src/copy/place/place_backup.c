@@ -304,21 +304,12 @@ static bool is_spared(struct place *p, int dirfd, const char *name)
 
 /* ---- making a backup ------------------------------------------------------------------- */
 
-/* Are both names hard links to one file? */
-static bool is_same_entry(int dirfd, const char *name, const char *other)
-{
-	struct stat a, b;
-
-	return fstatat(dirfd, name, &a, AT_SYMLINK_NOFOLLOW) == 0 &&
-	       fstatat(dirfd, other, &b, AT_SYMLINK_NOFOLLOW) == 0 && a.st_dev == b.st_dev &&
-	       a.st_ino == b.st_ino;
-}
-
 /* May the backup of name have the name `as'?  1; 0: the source or another backup of this run has
  * it; -1 with a failure.  appended: how many suffixes. */
 static int claim_backup_name(struct place *p, int dirfd, const char *name, const char *as,
 			     unsigned appended)
 {
+	const struct backup_move m = {p, dirfd, dirfd, name, as, ""};
 	struct name_key key;
 	size_t size;
 	int ret;
@@ -334,7 +325,7 @@ static int claim_backup_name(struct place *p, int dirfd, const char *name, const
 			   "names of backups");
 	pthread_mutex_unlock(&p->lock);
 	/* A backup that is made again, because replacing the file failed, has the same name. */
-	return ret == 0 && is_same_entry(dirfd, name, as) ? 1 : ret;
+	return ret == 0 && is_linked_to_backup(&m) > 0 ? 1 : ret;
 }
 
 /* Chooses the name of the backup of name. */
