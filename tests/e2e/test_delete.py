@@ -5,6 +5,7 @@ import errno
 import os
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -96,7 +97,7 @@ def test_unremovable_source_does_not_prevent_deletions(bench, tmp_path, way):
     assert r.code == 23 and "1 of 3 sources could not be removed" in r.errors(), (r.code, r.errors())
     assert "nothing is deleted" not in r.errors(), r.errors()
     assert read(tmp_path / "to") == {"l": b"out", "large": pattern(40 * BLOCK)}
-    assert read(tmp_path / "tree") == {"l": "../out"} and (tmp_path / "out").read_bytes() == b"out"
+    assert without_markers(tmp_path / "tree") == {"l": "../out"} and (tmp_path / "out").read_bytes() == b"out"
 
 
 def test_unremovable_source_and_max_delete_exit_23(bench, tmp_path, way):
@@ -117,6 +118,118 @@ def test_full_target_prevents_deletions(bench, tmp_path, way):
         r = delete(bench, tmp_path, way)
         assert r.code == 23 and "nothing is deleted" in r.errors(), (r.code, r.errors())
         assert read(at) == {"f": b"f", "old": b""}
+
+
+# ---- a move that is not completed -------------------------------------------------------
+
+
+MOVED = {"f%d" % i: b"content %d" % i for i in range(8)}
+
+
+def move(bench, tmp_path, way, *options, **how):
+    return delete(bench, tmp_path, way, "-a", "--remove-source-files", *options, **how)
+
+
+def marker_in(top):
+    return [n for n in os.listdir(top) if n.startswith(".sluice.marker.")]
+
+
+def without_markers(top):
+    return {n: c for n, c in read(top).items() if not n.startswith(".sluice.marker.")}
+
+
+def is_kept(tmp_path):
+    there = {**without_markers(tmp_path / "tree"), **without_markers(tmp_path / "to")}
+    assert {n: there.get(n) for n in MOVED} == MOVED
+
+
+def test_rerun_of_a_killed_move_loses_nothing(bench, tmp_path, way):
+    """Killed when it removes sources: the rerun does not delete what the first run moved."""
+    make(tmp_path, {"tree": MOVED, "to": {"old": b"old"}})
+    env = failing(tmp_path, "unlinkat", name=os.listdir(tmp_path / "tree")[5], kill=1)
+    r = move(bench, tmp_path, way, env=env)
+    assert r.code != 0 and (tmp_path / "failed").exists(), (r.code, r.errors())
+    is_kept(tmp_path)
+    assert "old" not in read(tmp_path / "to") and marker_in(tmp_path / "tree")
+    assert len(without_markers(tmp_path / "tree")) < 8
+    r = move(bench, tmp_path, way)
+    assert r.code == 0 and "deletes nothing" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "to") == MOVED and read(tmp_path / "tree") == {}
+    # That move is completed: the source has nothing, and the next run mirrors that.
+    r = move(bench, tmp_path, way)
+    assert r.code == 0 and "deletes nothing" not in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "to") == {} and read(tmp_path / "tree") == {}
+
+
+@pytest.mark.parametrize("to", ["", "far:"])
+def test_rerun_of_a_command_that_was_killed_loses_nothing(bench, tmp_path, to):
+    """The source goes on without the command, and removes everything."""
+    make(tmp_path, {"tree": MOVED, "to": {}})
+    env = failing(tmp_path, "unlinkat", name="f3", kill="parent")
+    r = move(bench, tmp_path, ("", to), env=env)
+    assert r.code == -9, (r.code, r.errors())
+    time.sleep(2 * SLOW)
+    is_kept(tmp_path)
+    r = move(bench, tmp_path, ("", to))
+    assert r.code == 0, (r.code, r.errors())
+    assert read(tmp_path / "to") == MOVED and read(tmp_path / "tree") == {}
+
+
+def test_no_source_is_removed_before_the_deletions(bench, tmp_path, way):
+    make(tmp_path, {"tree": MOVED, "to": {"old": b"old"}})
+    r = move(bench, tmp_path, way, env=failing(tmp_path, "unlinkat", name="old", kill=1))
+    assert r.code != 0 and (tmp_path / "failed").exists(), (r.code, r.errors())
+    assert read(tmp_path / "tree") == MOVED
+    r = move(bench, tmp_path, way)
+    assert r.code == 0 and "deletes nothing" not in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "to") == MOVED and read(tmp_path / "tree") == {}
+
+
+@pytest.mark.parametrize("options", [[], ["-H"], ["--relative"]], ids=str)
+def test_rerun_after_a_failed_removal_loses_nothing(bench, tmp_path, way, options):
+    make(tmp_path, {"tree": {**MOVED, "d": {"e": b"e"}}, "to": {"old": b"old"}})
+    os.link(tmp_path / "tree" / "f1", tmp_path / "tree" / "again")
+    to = tmp_path / "to" if "--relative" not in options else tmp_path / "to" / str(tmp_path)[1:] / "tree"
+    r = move(bench, tmp_path, way, *options, env=failing(tmp_path, "unlinkat", name="f3"))
+    assert r.code == 23 and "1 of" in r.errors(), (r.code, r.errors())
+    assert without_markers(tmp_path / "tree") == {"f3": MOVED["f3"], "d": {}} and marker_in(tmp_path / "tree")
+    r = move(bench, tmp_path, way, *options)
+    assert r.code == 0 and "deletes nothing" in r.errors(), (r.code, r.errors())
+    assert read(to) == {**MOVED, "again": MOVED["f1"], "d": {"e": b"e"}}
+    assert read(tmp_path / "tree") == {"d": {}}
+
+
+def test_move_that_removed_nothing_leaves_no_marker(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"l": "../out"}, "out": b"out", "to": {"old": b"old"}})
+    for _ in range(2):
+        r = move(bench, tmp_path, way, "--copy-links")
+        assert r.code == 23 and "1 of" in r.errors() and "deletes nothing" not in r.errors(), (r.code, r.errors())
+        assert read(tmp_path / "tree") == {"l": "../out"} and read(tmp_path / "to") == {"l": b"out"}
+
+
+def test_file_that_fails_does_not_cost_what_was_moved(bench, tmp_path, way):
+    make(tmp_path, {"tree": {**MOVED, "l": "nowhere"}, "to": {"old": b"old"}})
+    r = move(bench, tmp_path, way, "--copy-links")
+    assert r.code == 23 and "nothing is deleted" in r.errors(), (r.code, r.errors())
+    (tmp_path / "tree" / "l").unlink()
+    r = move(bench, tmp_path, way, "--copy-links")
+    assert r.code == 0 and "deletes nothing" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "to") == {**MOVED, "old": b"old"} and read(tmp_path / "tree") == {}
+
+
+def test_nothing_is_removed_without_a_marker(bench, tmp_path, way):
+    make(tmp_path, {"tree": MOVED, "to": {}})
+    make(tmp_path, {"tree": {".sluice.marker.000000006d6f7665": "planted"}})
+    r = move(bench, tmp_path, way)
+    assert r.code == 23 and "8 of" in r.errors() and "create the marker" in r.errors(), (r.code, r.errors())
+    assert without_markers(tmp_path / "tree") == MOVED == read(tmp_path / "to")
+
+
+def test_other_commands_ignore_the_marker(bench, tmp_path, way):
+    make(tmp_path, {"tree": {**MOVED, ".sluice.marker.000000006d6f7665": b""}, "to": {"old": b"old"}})
+    r = delete(bench, tmp_path, way)
+    assert r.code == 0 and "deletes nothing" not in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "to") == MOVED and marker_in(tmp_path / "tree")
 
 
 # ---- sources on several hosts: each has a session of its own --------------------------------

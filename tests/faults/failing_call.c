@@ -10,6 +10,7 @@
  *	FAIL_SIZE   malloc and realloc of so many bytes fail
  *	FAIL_ERRNO  the errno (default: EIO); 0: fdopendir fails with errno 0
  *	FAIL_MARK   a file that is created when a call fails
+ *	FAIL_KILL   the process is killed instead; `parent': its parent is, and unlinkat succeeds
  */
 
 /* So that open() and open64() are two functions here. */
@@ -21,6 +22,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -43,10 +45,18 @@ static int is_call(const char *call)
 static int fail_now(void)
 {
 	const char *mark = getenv("FAIL_MARK"), *code = getenv("FAIL_ERRNO");
+	const char *victim = getenv("FAIL_KILL");
 	int fd = mark ? open(mark, O_WRONLY | O_CREAT | O_CLOEXEC, 0600) : -1;
 
 	if (fd >= 0)
 		close(fd);
+	if (victim && strcmp(victim, "parent") == 0) {
+		kill(getppid(), SIGKILL);
+		sleep(1);
+		return 0;
+	}
+	if (victim)
+		kill(getpid(), SIGKILL);
 	errno = code ? atoi(code) : EIO;
 	return -1;
 }
@@ -86,7 +96,7 @@ int unlinkat(int dirfd, const char *name, int flags)
 	int (*real)(int, const char *, int) =
 		(int (*)(int, const char *, int))dlsym(RTLD_NEXT, "unlinkat");
 
-	return is_named("unlinkat", name) ? fail_now() : real(dirfd, name, flags);
+	return is_named("unlinkat", name) && fail_now() ? -1 : real(dirfd, name, flags);
 }
 
 int accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)

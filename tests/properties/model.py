@@ -30,6 +30,9 @@ class Item:
         self.same_by_time = False    # size and time are the same, the content is not
 
 
+MOVE_MARKER = ".sluice.marker.000000006d6f7665"
+
+
 class Refused(Exception):
     """rdcp refuses the command. codes: the possible exit statuses."""
 
@@ -886,9 +889,9 @@ class Model:
 
     # "When everything else is stored, rdcp deletes what SRC … does not have from the directories of DST that
     # were copied." "excluded files stay" "If a directory of SRC could not be read, or a file could not be copied,
-    # rdcp reports this and deletes nothing."
+    # rdcp reports this and deletes nothing." "While this marker exists, the same command deletes nothing."
     def delete_rest(self):
-        if self.failed:
+        if self.failed or self.continues_move():
             return
         gone = []
         for dir in sorted(self.copied):
@@ -910,6 +913,10 @@ class Model:
             self.deleted.add(path)
             if self.backup and node.kind != "dir":
                 self.put_backup(path, node)
+
+    def continues_move(self):
+        return bool(self.o.get("remove-source-files") and not self.o.get("dry-run") and any(
+            os.path.basename(p) == MOVE_MARKER and os.path.dirname(p) != self.top for p in self.leftovers))
 
     def collect_deletable(self, path, gone):
         """Adds path and its contents to gone, without what must stay. Returns whether path itself stays."""

@@ -331,7 +331,9 @@ class Trial:
         # A rerun does not change the directories that --mkpath made.
         unfinished = {p for p in state if p not in before and state[p].kind == "dir"} - self.model.mkpath_dirs
         model = Model(self.case, state, unfinished)
-        self.need = judge.contents_of(self.case, state)
+        # What another process took from the source, or a move that succeeded, --delete takes from the target.
+        earlier = [] if self.fault["kind"] == "change" or self.codes[-1] == 0 else self.need
+        self.need = earlier + judge.contents_of(self.case, state)
         code = self.wait_for_end(self.start())
         after = world.read(self.root, BESIDE)
         found = judge.lost(self.need, after) + judge.lost_backups(model, state, after)

@@ -11,7 +11,7 @@ LIAR = BIN.parent / "tests" / "lying_store.so"
 
 
 def failing(tmp_path, call, code=errno.EIO, **what):
-    """The call fails. what: name, size or times, as failing_call.c explains. Then tmp_path/failed exists."""
+    """The call fails. what: name, size, times or kill, as failing_call.c explains. Then tmp_path/failed exists."""
     return {"LD_PRELOAD": str(FAILING), "FAIL_CALL": call, "FAIL_ERRNO": str(int(code)),
             "FAIL_MARK": str(tmp_path / "failed"), **{"FAIL_" + k.upper(): str(v) for k, v in what.items()}}
 

@@ -218,6 +218,7 @@ static int run_role(struct end *e)
 		struct source_opts so = orders_source_opts(&e->work.orders);
 
 		so.clones = e->clones;
+		so.verdict = e->last_out;
 		if (e->disk.fd >= 0)
 			so.stream = bench_disk_stream(&e->disk);
 		return source_run(e->work.copy, e->work.session, &so, &e->work.tally,

@@ -8,7 +8,7 @@
  *
  *	.sluice.H		a temporary that a later run may take over
  *	.sluice.H.R		any other temporary
- *	.sluice.marker.H	a marker (place_marker.c)
+ *	.sluice.marker.H	a marker (place_marker.c, source_marker.c)
  *
  * H is a hash in 16 lower-case hex digits, R is random in 8.  Any other name is the user's.
  */

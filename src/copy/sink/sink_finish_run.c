@@ -149,7 +149,7 @@ static bool may_delete(const struct sink *s)
 		log_warn("%llu file%s failed: nothing is deleted", (unsigned long long)failed,
 			 failed == 1 ? "" : "s");
 	else
-		log_warn("the source could not be read completely: nothing is deleted");
+		log_warn("the source is not complete: nothing is deleted");
 	return false;
 }
 

@@ -2,10 +2,12 @@
 #include "copy/source/source_impl.h"
 
 #include <limits.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/io.h"
 
 enum { WAKE_MS = 50 };
 
@@ -35,7 +37,8 @@ static int send_end(struct source *s)
 	int ret;
 
 	/* As with rsync, vanished files do not prevent deletions. */
-	total.incomplete = c->failed_here > 0 || (s->walk && walk_incomplete(s->walk));
+	total.incomplete =
+		c->failed_here > 0 || s->continues_move || (s->walk && walk_incomplete(s->walk));
 	c->end_sent = true;
 	pthread_mutex_unlock(&c->lock);
 	gather_times(s, &times);
@@ -82,7 +85,7 @@ static int await_results(struct source *s)
 			s->phase = 1;
 		if (s->removals.linked && s->phase > 0)
 			removals_queue_linked(s);
-		if (s->removals.due)
+		if (removals_may_begin(s))
 			removals_do_next(s);
 		else if (c->done_received)
 			ret = accept_done(s);
@@ -301,6 +304,7 @@ static void source_free(struct source *s)
 	others_free(&s->others);
 	others_free(&s->hard_links);
 	removals_free(s);
+	source_free_markers(s);
 	free_queue(s);
 	for (unsigned i = 0; i < s->top_count; i++)
 		walk_dir_put(s->tops[i]);
@@ -353,6 +357,15 @@ static struct source *source_new(struct copy *c, struct session *session,
 	return s;
 }
 
+/* If the command that started the run is gone, the user runs it again, although all is done. */
+static bool can_report_verdict(const struct source *s)
+{
+	struct pollfd p = {.fd = s->o->verdict, .events = POLLOUT};
+
+	return p.fd <= 0 || RETRIED(poll(&p, 1, 0)) < 0 ||
+	       !(p.revents & (POLLERR | POLLHUP | POLLNVAL));
+}
+
 int source_run(struct copy *c, struct session *session, const struct source_opts *o,
 	       struct tally *t, struct copy_result *r)
 {
@@ -377,6 +390,7 @@ int source_run(struct copy *c, struct session *session, const struct source_opts
 	} else {
 		r->total = c->total;
 		ret = copy_verdict(c, s->only);
+		source_remove_markers(s, ret == 0 && can_report_verdict(s));
 	}
 	source_free(s);
 	return ret;

@@ -20,6 +20,7 @@
  *	source_block.c        the block that a lane fills: gets and sends it, and paces
  *	source_records.c      puts records into it: directories, owners, attributes
  *	source_result.c       the sink's results; source_removal.c: removes stored sources
+ *	source_marker.c       marks a move that is not completed
  *	source_seen.c         what was read; everything later uses it
  *	source_ids.c, source_links.c: tables of ids and of hard links
  *
@@ -248,6 +249,8 @@ struct removals {
 	struct table unlinked; /* by inode; the main thread's, without the lock */
 };
 
+struct marked_dir;
+
 struct source {
 	struct copy *copy;
 	struct session *session;
@@ -282,6 +285,8 @@ struct source {
 	struct ids ids;
 	struct links links;
 	struct removals removals;
+	struct marked_dir *marked; /* directories that contain a marker */
+	bool continues_move; /* a marker was found */
 	struct walk_dir *named_dir; /* of the source file that the user named, used last */
 	/* references to the first directories that are in no other */
 	struct walk_dir *tops[TOPS_MAX];
@@ -466,9 +471,25 @@ void removal_hold_same(struct source *s, uint32_t id, struct removal *r);
 void removals_queue_same(struct source *s);
 /* Call when the phase is no longer 0: queues sources with several names.  Lock held. */
 void removals_queue_linked(struct source *s);
+/* Is a source in the queue that may be removed now?  With --delete a rerun must find all sources
+ * until the deletions are done, which DONE confirms.  Lock held. */
+bool removals_may_begin(const struct source *s);
 /* Removes the first source in the queue.  Lock held; releases it meanwhile. */
 void removals_do_next(struct source *s);
 void removals_free(struct source *s);
+
+/* ---- source_marker.c ------------------------------------------------------------------ */
+
+/* Looks for a marker in d, if d may have one.  Lock held. */
+int source_find_marker(struct source *s, struct walk_dir *d);
+/* Call before a file in dir is removed.  Main thread. */
+int source_make_marker(struct source *s, struct walk_dir *dir);
+/* Call when it was removed.  Main thread. */
+void source_need_marker(struct source *s, struct walk_dir *dir);
+/* Call at the end.  needed: also those of directories from which files were removed; only if the
+ * run has succeeded.  Main thread. */
+void source_remove_markers(struct source *s, bool needed);
+void source_free_markers(struct source *s);
 
 /* ---- source_result.c ------------------------------------------------------------------ */
 

@@ -238,11 +238,20 @@ static int remove_one_source(struct source *s, const struct removal *r, const ch
 	/* Nothing shows whether a FIFO or a device got more bytes meanwhile. */
 	if (r->named && !S_ISREG(r->seen.mode))
 		return fail("remove %s: it is not a regular file", shown);
+	if (!r->named && source_make_marker(s, r->dir))
+		return -1;
 	if (walk_dir_use(r->dir, &dirfd))
 		return -1;
 	ret = unlink_source(s, r, dirfd, shown);
 	walk_dir_release(r->dir);
+	if (ret == 0 && !r->named)
+		source_need_marker(s, r->dir);
 	return ret;
+}
+
+bool removals_may_begin(const struct source *s)
+{
+	return s->removals.due && (!s->rules->delete || s->copy->done_received);
 }
 
 void removals_do_next(struct source *s)

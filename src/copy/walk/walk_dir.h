@@ -92,4 +92,11 @@ int walk_stat(int dirfd, const char *name, bool follow, struct stat *st);
 ssize_t walk_read_link(int dirfd, const char *name, char *to, size_t size);
 int walk_remove(int dirfd, const char *name);
 
+/* The marker of a move that is not completed (copy/source/source_marker.c).  -1 with errno. */
+/* 1: it is there; 0: it is not; -1, too, if it was made by somebody else. */
+int walk_marker_find(int dirfd);
+/* It is on disk then. */
+int walk_marker_create(int dirfd);
+int walk_marker_remove(int dirfd);
+
 #endif
