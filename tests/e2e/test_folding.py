@@ -11,6 +11,9 @@ from file_systems import EXT4, Fuse, mounted_image
 from hosts import pattern, program
 from trees import WAYS, make, read
 
+# Hosts may lack a kernel with such an ext4. One case is enough for a short run.
+ext4_in_lab = pytest.mark.lab("rxe", cases="ext4*", long=True)
+
 
 @contextlib.contextmanager
 def on_fuse(tmp_path):
@@ -61,6 +64,7 @@ TREE = {
 
 @pytest.mark.parametrize("what", [*TREE, "all"])
 @pytest.mark.parametrize("options", [[], ["--inplace"]], ids=["", "inplace"])
+@ext4_in_lab
 def test_names_that_fold_to_one_are_an_error(bench, tmp_path, folding, what, options):
     tree = TREE if what == "all" else TREE[what]
     make(tmp_path / "src", tree)
@@ -73,6 +77,7 @@ def test_names_that_fold_to_one_are_an_error(bench, tmp_path, folding, what, opt
         assert any("%s:" % x in line and "from %s," % y in line for line in told for x, y in ((a, b), (b, a))), told
 
 
+@ext4_in_lab
 def test_sources_of_folding_names_are_not_removed(bench, tmp_path, folding):
     make(tmp_path / "src", TREE["files"])
     r = bench.copy("-r", "--remove-source-files", "src/", "far:%s" % (folding / "new"), cwd=tmp_path)
@@ -83,6 +88,7 @@ def test_sources_of_folding_names_are_not_removed(bench, tmp_path, folding):
 
 
 @pytest.mark.parametrize("options", [["-a"], ["-r"], ["-a", "--checksum"]], ids=" ".join)
+@ext4_in_lab
 def test_folding_names_are_an_error_on_a_rerun_too(bench, tmp_path, folding, options):
     tree = {**TREE["files"], "d": {"G": b"one", "g": b"another"}, "Sub": {"f": b"one"}, "sub": {"f": b"another"}}
     make(tmp_path / "src", tree)
@@ -92,6 +98,7 @@ def test_folding_names_are_an_error_on_a_rerun_too(bench, tmp_path, folding, opt
         assert r.errors().count("the file system does not distinguish this name") == 3, r.errors()
 
 
+@ext4_in_lab
 def test_names_that_do_not_fold_are_replaced(bench, tmp_path, folding):
     tree = {"Foo": b"one", "d": {"f": b"two"}, "l": "three"}
     for n in (1, 2):
@@ -101,7 +108,9 @@ def test_names_that_do_not_fold_are_replaced(bench, tmp_path, folding):
         assert read(folding / "new") == {**tree, "Foo": b"one%d" % n}
 
 
+@pytest.mark.lab("rxe", cases="ext4-push")
 @pytest.mark.parametrize("way", ["push", "pull", "local"])
+@ext4_in_lab
 def test_delete_spares_a_directory_that_was_written_under_another_name(bench, tmp_path, folding, way):
     """With --delete: the source's foo was stored in Foo, which is the same directory."""
     make(tmp_path / "src", {"foo": b"new", "same": b"same", "sub": {"g": b"new", "h": b"h"}, "l": "new", "é": b"new"})
@@ -117,6 +126,7 @@ def test_delete_spares_a_directory_that_was_written_under_another_name(bench, tm
 
 @pytest.mark.parametrize("options", [["--remove-source-files"], ["--backup"], ["--inplace"], ["--checksum"],
                                      ["--ignore-existing"], ["-aH"]], ids=" ".join)
+@ext4_in_lab
 def test_folding_names_lose_nothing_with_other_options(bench, tmp_path, folding, options):
     make(tmp_path / "src", {"foo": b"new", "sub": {"g": b"new"}})
     make(folding / "to", {"Foo": b"old", "Sub": {"G": b"old"}, "extra": b""})
@@ -129,6 +139,7 @@ def test_folding_names_lose_nothing_with_other_options(bench, tmp_path, folding,
     assert [d[n] for d in (there.get("Sub") or there["sub"],) for n in d if n.lower() == "g"] == [what], there
 
 
+@ext4_in_lab
 def test_delete_spares_the_folded_name_of_another_source(bench, tmp_path, folding):
     make(tmp_path, {"src": {"a": b"a"}, "foo": b"new", "sub": {"g": b"new"}})
     make(folding / "to", {"Foo": b"old", "Sub": {"G": b"old"}, "extra": b""})
