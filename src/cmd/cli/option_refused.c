@@ -15,6 +15,7 @@
 #define ONE_CHECKSUM "files are always verified with XXH3-128"
 #define NOT_QUOTED "names are not passed to a shell and need no quoting"
 #define TO_STDOUT "use - as DST, and later - as SRC"
+#define TO_STDERR "messages always go to stderr; redirect it with 2>FILE"
 #define NO_CIPHER "ssh does not carry the data; use -o for options of ssh"
 #define USE_TOS "use --tos, which also takes the name of a DSCP, such as af31"
 #define ONE_FILE "a stream is one file; use rdcp to copy trees"
@@ -79,6 +80,7 @@ const struct refused_row refused_rows[] = {
 	{0, "force", RDCP, "use --delete, which also deletes directories in the way of files"},
 	{0, "ignore-missing-args", RDCP,
 	 "a missing source never stops the others; rdcp then exits with 23"},
+	{0, "remove-sent-files", RDCP, "use --remove-source-files"},
 	{0, "size-only", RDCP, "use --checksum, or run once with --times to set the times"},
 	{'@', "modify-window", RDCP,
 	 "times are compared as precisely as DST stores them; use --checksum"},
@@ -120,7 +122,9 @@ const struct refused_row refused_rows[] = {
 	{0, "early-input", RDCP, NO_DAEMON},
 	{0, "log-file-format", RDCP, "use --json"},
 	{0, "debug", RDCP, "use -vv or -vvv"},
-	{0, "stderr", RDCP, "messages always go to stderr; redirect it with 2>FILE"},
+	{0, "stderr", RDCP, TO_STDERR},
+	{0, "msgs2stderr", RDCP, TO_STDERR},
+	{0, "no-msgs2stderr", RDCP, TO_STDERR},
 	{0, "outbuf", RDCP, "every line is written without delay"},
 	{0, "protocol", RDCP, "both ends must have the same protocol version; see --version"},
 	{0, "stop-after", RDCP, "use timeout(1)"},
