@@ -3,9 +3,14 @@
 PREFIX ?= /usr/local
 DESTDIR ?=
 BUILD ?= build/make
+# Where `make' leaves links to the programs.
+LINKS ?= .
+PROGRAMS = rdcp rdsend rdrecv rdbench rdcheck
 
 all: $(BUILD)/build.ninja
 	ninja -C "$(BUILD)"
+	@if [ -w "$(LINKS)" ]; then for p in $(PROGRAMS); do \
+		ln -sf "$$(realpath "$(BUILD)")/src/$$p" "$(LINKS)/$$p" || exit; done; fi
 
 $(BUILD)/build.ninja:
 	meson setup --buildtype=release "--prefix=$(PREFIX)" -Dtests=false "$(BUILD)"
@@ -23,5 +28,6 @@ check:
 
 clean:
 	rm -rf "$(BUILD)"
+	cd "$(LINKS)" && rm -f $(PROGRAMS)
 
 .PHONY: all install uninstall check clean
