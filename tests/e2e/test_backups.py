@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 
+from faulty import failing
 from trees import make, read, ways
 
 way = ways("push", "pull", "local")
@@ -188,6 +189,17 @@ def test_backup_of_a_deleted_file_replaces_no_backup_of_this_run(bench, tmp_path
     r = copy(bench, tmp_path, way, "-b", "--delete")
     assert r.code == 0 and contents(tmp_path) == made, (r.code, r.errors())
     assert read(tmp_path / "t") == {"f~": b"new f~", "f~~": b"old f~", "f~~~": b"old f"}
+
+
+@pytest.mark.parametrize("aside", [None, "bk"])
+def test_older_backup_has_its_name_until_it_is_replaced(bench, tmp_path, way, aside):
+    """A run that dies leaves the older backup or the new one."""
+    make(tmp_path, {"s": {"f": b"new"}, "t": {"f": b"old", **({"bk": {"f": b"older"}} if aside else {"f~": b"older"})}})
+    r = bench.copy("-r", *(["--backup-dir=" + aside] if aside else ["-b"]), way[0] + "%s/s/" % tmp_path,
+                   way[1] + str(tmp_path / "t"), env=failing(tmp_path, "unlinkat", name="f" if aside else "f~"))
+    assert r.code == 0 and not (tmp_path / "failed").exists(), (r.code, r.errors())
+    backup = {"bk": {"f": b"old"}} if aside else {"f~": b"old"}
+    assert read(tmp_path / "t") == {"f": b"new", **backup}
 
 
 # ---- reruns ------------------------------------------------------------------------------------

@@ -212,6 +212,39 @@ static int rename_to_backup(const struct backup_move *m)
 	return renameat(m->from_dirfd, m->name, m->to_dirfd, m->backup_name);
 }
 
+/* Links the name over an older backup, which has its name until the new one has it: whenever the
+ * run or the host dies, there is a backup.  The temporary is where later runs look for them. */
+static int link_over_backup(const struct backup_move *m)
+{
+	char temporary[OWN_NAME_ROOM];
+	int linked = is_linked_to_backup(m), err;
+
+	if (linked)
+		return linked < 0 ? -1 : 0;
+	for (int i = 0; i < TRIES; i++) {
+		if (temporary_name(m->name, m->place->uid, temporary) ||
+		    linkat(m->from_dirfd, m->name, m->from_dirfd, temporary, 0))
+			return -1;
+		if (renameat(m->from_dirfd, temporary, m->to_dirfd, m->backup_name) == 0)
+			return 0;
+		err = errno;
+		unlinkat(m->from_dirfd, temporary, 0);
+		/* ENOENT: another run took it for a leftover. */
+		errno = err == ENOENT ? EBUSY : err;
+		if (err != ENOENT)
+			return -1;
+	}
+	return -1;
+}
+
+/* -1 with errno. */
+static int link_to_backup(const struct backup_move *m)
+{
+	if (linkat(m->from_dirfd, m->name, m->to_dirfd, m->backup_name, 0) == 0)
+		return 0;
+	return errno == EEXIST ? link_over_backup(m) : -1;
+}
+
 static int check_replaced(const struct backup_move *m)
 {
 	struct stat st;
@@ -232,8 +265,7 @@ static int move_to_backup(const struct backup_move *m, bool moved)
 	snprintf(in, sizeof in, "%s%s%s", m->place->backup_dir,
 		 *m->place->backup_dir && *m->dir ? "/" : "", m->dir);
 	for (int i = 0; i < TRIES; i++) {
-		ret = moved ? rename_to_backup(m)
-			    : linkat(m->from_dirfd, m->name, m->to_dirfd, m->backup_name, 0);
+		ret = moved ? rename_to_backup(m) : link_to_backup(m);
 		if (ret == 0)
 			break;
 		if (errno == ENOENT)
