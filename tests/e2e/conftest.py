@@ -9,7 +9,7 @@ import pytest
 
 from examples import Shells
 from file_systems import mounted_image
-from hosts import COUNT, LAB, OP, TRANSPORT, USER, Bench
+from hosts import COUNT, LAB, TRANSPORT, USER, Bench
 from marks import case_of
 from networks import Networks
 from trees import WAYS, fell, ways
@@ -55,16 +55,12 @@ def marked_run(items):
 def pytest_collection_modifyitems(config, items):
     """In the guest every program starts on an emulated CPU, so a run there takes only the cases to which the kernel's
     verbs and networks can make a difference (`lab'); a long run those to which any verbs can. The others are not
-    skipped: they run over TCP and on simulated adapters, where they show as much. With SLUICE_LAB_ALL each adapter
-    runs all tests that move blocks, with the default operation."""
+    skipped: they run over TCP and on simulated adapters, where they show as much."""
     if not LAB:
         return
-    if os.environ.get("SLUICE_LAB_ALL") and not OP:
-        chosen = [i for i in items if i.get_closest_marker("moves_blocks")]
-    else:
-        chosen, stale = marked_run(items)
-        if stale and all(os.path.isdir(a) for a in config.args):
-            raise pytest.UsageError("no test has the parameters that its marker names: " + ", ".join(stale))
+    chosen, stale = marked_run(items)
+    if stale and all(os.path.isdir(a) for a in config.args):
+        raise pytest.UsageError("no test has the parameters that its marker names: " + ", ".join(stale))
     left_out = set(items) - set(chosen)
     config.hook.pytest_deselected(items=[i for i in items if i in left_out])
     items[:] = chosen
