@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/escape.h"
-#include "cmd/cli/repeats.h"
+#include "cmd/output/repeated_lines.h"
 #include "copy/names/name.h"
 #include "copy/names/own_name.h"
 #include "copy/names/tilde.h"

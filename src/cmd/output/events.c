@@ -6,10 +6,10 @@
 #include <unistd.h>
 #include "base/escape.h"
 #include "base/log.h"
-#include "cmd/cli/repeats.h"
 #include "cmd/output/failed_list.h"
 #include "cmd/output/json.h"
 #include "cmd/output/log_file.h"
+#include "cmd/output/repeated_lines.h"
 #include "cmd/output/screen.h"
 #include "cmd/output/spool.h"
 #include "copy/names/name.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CMD_CLI_REPEATS_H
-#define CMD_CLI_REPEATS_H
+#ifndef CMD_OUTPUT_REPEATED_LINES_H
+#define CMD_OUTPUT_REPEATED_LINES_H
 
 /*
  * A full or read-only target fails every file of a tree for one reason. So only the first lines of

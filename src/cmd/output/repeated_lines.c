@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/cli/repeats.h"
+#include "cmd/output/repeated_lines.h"
 
 #include <stdio.h>
 #include <string.h>
