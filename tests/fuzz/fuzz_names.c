@@ -137,16 +137,16 @@ static void find(char *name, char *other)
 /* Repeated lines must be hidden, and counted. */
 static void repeat(const char *line, char *lines)
 {
-	struct repeats r = {.of = {{.count = 0}}};
+	struct repeated_lines r = {.of = {{.count = 0}}};
 	unsigned shown = 0, hidden = 0, all = 0;
 
 	for (char *other; (other = strsep(&lines, "\n"));) {
-		for (unsigned i = 0; i < 2 * REPEATS_SHOWN; i++)
-			shown += repeats_show(&r, i & 1 ? line : other);
-		all += 2 * REPEATS_SHOWN;
+		for (unsigned i = 0; i < 2 * REPEATED_LINES_SHOWN; i++)
+			shown += repeated_lines_show(&r, i & 1 ? line : other);
+		all += 2 * REPEATED_LINES_SHOWN;
 	}
-	for (unsigned i = 0; i <= REPEATS_REASONS; i++)
-		hidden += (unsigned)repeats_hidden(&r, i);
+	for (unsigned i = 0; i <= REPEATED_LINES_REASONS; i++)
+		hidden += (unsigned)repeated_lines_hidden(&r, i);
 	expect(shown + hidden == all);
 }
 

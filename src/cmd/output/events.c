@@ -23,7 +23,7 @@ static struct {
 	struct log_file *log;
 	bool terminal; /* out is a terminal, so names are escaped */
 	bool below_source; /* paths begin with the name of the only SRC, a directory */
-	struct repeats repeats; /* of errors and warnings, unless -v shows them all */
+	struct repeated_lines repeated; /* of errors and warnings, unless -v shows them all */
 	uint64_t progress_ms; /* time of the last progress object */
 	char text[4 * EVENT_PATH_MAX + 8]; /* a path, escaped */
 } events;
@@ -35,7 +35,7 @@ static void on_log(enum log_level level, const char *line)
 {
 	char text[LINE_ROOM];
 
-	if (events.o->verbose || repeats_show(&events.repeats, line)) {
+	if (events.o->verbose || repeated_lines_show(&events.repeated, line)) {
 		escape(text, sizeof text, line, strlen(line));
 		screen_line(text);
 	}
@@ -295,13 +295,13 @@ static void log_run_end(const struct report *all)
 
 static void print_hidden_counts(void)
 {
-	char line[REPEATS_TEXT + 64], text[LINE_ROOM];
+	char line[REPEATED_LINES_TEXT + 64], text[LINE_ROOM];
 
-	for (unsigned i = 0; i < REPEATS_REASONS; i++) {
-		if (!repeats_hidden(&events.repeats, i))
+	for (unsigned i = 0; i < REPEATED_LINES_REASONS; i++) {
+		if (!repeated_lines_hidden(&events.repeated, i))
 			continue;
 		snprintf(line, sizeof line, "%lu more failures or warnings: %s",
-			 repeats_hidden(&events.repeats, i), events.repeats.of[i].reason);
+			 repeated_lines_hidden(&events.repeated, i), events.repeated.of[i].reason);
 		escape(text, sizeof text, line, strlen(line));
 		screen_line(text);
 	}

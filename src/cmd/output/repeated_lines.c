@@ -13,24 +13,24 @@ static const char *find_reason(const char *line)
 	return reason && *reason == ' ' ? reason + 1 : reason;
 }
 
-bool repeats_show(struct repeats *r, const char *line)
+bool repeated_lines_show(struct repeated_lines *r, const char *line)
 {
 	const char *reason = find_reason(line);
 
-	if (!reason || strlen(reason) >= REPEATS_TEXT)
+	if (!reason || strlen(reason) >= REPEATED_LINES_TEXT)
 		return true;
-	for (unsigned i = 0; i < REPEATS_REASONS; i++) {
+	for (unsigned i = 0; i < REPEATED_LINES_REASONS; i++) {
 		if (!r->of[i].count)
-			snprintf(r->of[i].reason, REPEATS_TEXT, "%s", reason);
+			snprintf(r->of[i].reason, REPEATED_LINES_TEXT, "%s", reason);
 		if (strcmp(r->of[i].reason, reason) == 0)
-			return ++r->of[i].count <= REPEATS_SHOWN;
+			return ++r->of[i].count <= REPEATED_LINES_SHOWN;
 	}
 	return true;
 }
 
-unsigned long repeats_hidden(const struct repeats *r, unsigned i)
+unsigned long repeated_lines_hidden(const struct repeated_lines *r, unsigned i)
 {
-	if (i >= REPEATS_REASONS || r->of[i].count <= REPEATS_SHOWN)
+	if (i >= REPEATED_LINES_REASONS || r->of[i].count <= REPEATED_LINES_SHOWN)
 		return 0;
-	return r->of[i].count - REPEATS_SHOWN;
+	return r->of[i].count - REPEATED_LINES_SHOWN;
 }

@@ -10,19 +10,19 @@
 
 #include <stdbool.h>
 
-enum { REPEATS_SHOWN = 10, REPEATS_REASONS = 8, REPEATS_TEXT = 128 };
+enum { REPEATED_LINES_SHOWN = 10, REPEATED_LINES_REASONS = 8, REPEATED_LINES_TEXT = 128 };
 
-struct repeats {
+struct repeated_lines {
 	struct {
-		char reason[REPEATS_TEXT];
+		char reason[REPEATED_LINES_TEXT];
 		unsigned long count;
-	} of[REPEATS_REASONS];
+	} of[REPEATED_LINES_REASONS];
 };
 
 /* Counts line; returns false if enough lines of its reason were shown. Initialize with zeros. Lines
  * of more reasons than fit are always shown. */
-bool repeats_show(struct repeats *r, const char *line);
+bool repeated_lines_show(struct repeated_lines *r, const char *line);
 /* The number of lines of reason i that were not shown; 0: none, or no such reason. */
-unsigned long repeats_hidden(const struct repeats *r, unsigned i);
+unsigned long repeated_lines_hidden(const struct repeated_lines *r, unsigned i);
 
 #endif
