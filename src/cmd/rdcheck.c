@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "base/worker.h"
 #include "cmd/check/findings.h"
-#include "cmd/check/path.h"
+#include "cmd/check/host_path.h"
 #include "cmd/process/process.h"
 #include "cmd/process/signals.h"
 #include "session/connect/places.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 #include "base/log.h"
 #include "base/worker.h"
-#include "cmd/check/path.h"
+#include "cmd/check/host_path.h"
 #include "cmd/conductor/conductor.h"
 #include "cmd/output/events.h"
 #include "cmd/output/screen.h"

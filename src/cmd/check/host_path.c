@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cmd/check/path.h"
+#include "cmd/check/host_path.h"
 
 #include <errno.h>
 #include <signal.h>

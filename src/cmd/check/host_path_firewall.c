@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/worker.h"
-#include "cmd/check/path.h"
+#include "cmd/check/host_path.h"
 
 enum {
 	PROBE_MS = 1000,

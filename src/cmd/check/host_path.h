@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef CMD_CHECK_PATH_H
-#define CMD_CHECK_PATH_H
+#ifndef CMD_CHECK_HOST_PATH_H
+#define CMD_CHECK_HOST_PATH_H
 
 /*
  * rdcheck's examination of the path to another host: surveys of both ends, the addresses at which
@@ -44,9 +44,9 @@ void path_init(struct host_path *p, const struct options *o, const char *far, st
  * failed. */
 enum outcome path_examine(struct host_path *p);
 
-/* ---- path_lanes.c: test lanes between the ends. OUT_DONE, or OUT_SIGNAL ---- */
+/* ---- host_path_lanes.c: test lanes between the ends. OUT_DONE, or OUT_SIGNAL ---- */
 enum outcome path_test_lanes(struct host_path *p);
-/* ---- path_firewall.c: what may have blocked them; rdma NULL: RDMA was not tried ---- */
+/* ---- host_path_firewall.c: what may have blocked them; rdma NULL: RDMA was not tried ---- */
 void path_firewall(struct host_path *p, const struct failure *rdma, const struct failure *tcp);
 
 #endif
