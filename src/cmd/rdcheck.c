@@ -44,8 +44,8 @@ static int run_check(struct check *c)
 
 	catch_signals();
 	findings_begin(&c->findings, &c->o, far);
-	path_init(&c->path, &c->o, far, &c->findings);
-	code = path_examine(&c->path);
+	host_path_init(&c->path, &c->o, far, &c->findings);
+	code = host_path_examine(&c->path);
 	if (code == OUT_SIGNAL)
 		log_at(LOG_ERROR, "%s", failed()->text);
 	if (code == OUT_DONE && c->findings.count[FINDING_FAILURE])

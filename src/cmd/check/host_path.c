@@ -14,7 +14,8 @@
 #define SLUICE_VERSION "0"
 #endif
 
-void path_init(struct host_path *p, const struct options *o, const char *far, struct findings *f)
+void host_path_init(struct host_path *p, const struct options *o, const char *far,
+		    struct findings *f)
 {
 	memset(p, 0, sizeof *p);
 	p->o = o;
@@ -25,9 +26,9 @@ void path_init(struct host_path *p, const struct options *o, const char *far, st
 /* ---- the hosts ---------------------------------------------------------------------------------
  */
 
-static void keep_port(struct path_host *h, const struct msg_finding *m)
+static void keep_port(struct surveyed_host *h, const struct msg_finding *m)
 {
-	struct path_port *p = &h->ports[h->port_count];
+	struct surveyed_port *p = &h->ports[h->port_count];
 
 	if (h->port_count == ADAPTERS_MAX)
 		return;
@@ -38,7 +39,7 @@ static void keep_port(struct path_host *h, const struct msg_finding *m)
 	h->port_count++;
 }
 
-static void keep_address(struct path_host *h, const struct msg_finding *m)
+static void keep_address(struct surveyed_host *h, const struct msg_finding *m)
 {
 	union address a = {.sa = {.sa_family = m->family == 4 ? AF_INET : AF_INET6}};
 
@@ -48,7 +49,7 @@ static void keep_address(struct path_host *h, const struct msg_finding *m)
 		memcpy(&a.in4.sin_addr, m->addr, 4);
 	else
 		memcpy(&a.in6.sin6_addr, m->addr, 16);
-	h->at[h->count++] = (struct path_address){.at = a, .rdma = m->rdma};
+	h->at[h->count++] = (struct surveyed_address){.at = a, .rdma = m->rdma};
 	h->rdma = h->rdma || m->rdma;
 	for (unsigned i = 0; i < h->port_count; i++)
 		if (m->rdma && strstr(m->what, h->ports[i].name))
@@ -66,14 +67,14 @@ static void take_path_finding(void *ctx, const struct msg_finding *m)
 	findings_take(p->findings, m);
 }
 
-static int survey_path_host(struct host_path *p, struct path_host *h, const char *host)
+static int survey_path_host(struct host_path *p, struct surveyed_host *h, const char *host)
 {
 	struct survey_call call = {.o = p->o, .host = host, .found = take_path_finding, .ctx = p};
 
 	p->surveyed = h;
-	end_pipe_set_host(&h->link, host);
-	findings_set_host(p->findings, h->link.name);
-	return survey_call(&call, &h->link, &h->control_ns);
+	end_pipe_set_host(&h->pipe, host);
+	findings_set_host(p->findings, h->pipe.name);
+	return survey_call(&call, &h->pipe, &h->control_ns);
 }
 
 /* Whether this address of this host belongs to a usable adapter. */
@@ -89,7 +90,7 @@ static bool near_has_rdma(const struct host_path *p, const union address *a)
  */
 
 /* Returns true if the addresses at both ends belong to adapters. */
-static bool look_at_route(struct host_path *p, const struct path_address *to)
+static bool look_at_route(struct host_path *p, const struct surveyed_address *to)
 {
 	char there[80], here[80], netdev[ADAPTER_TEXT];
 	union address from = {.sa = {.sa_family = AF_UNSPEC}};
@@ -143,7 +144,7 @@ static void look_at_routes(struct host_path *p)
 			     "one network",
 			     "both hosts have adapters, but no address of %s is reached through "
 			     "adapters at both ends",
-			     p->far_host.link.name);
+			     p->far_host.pipe.name);
 }
 
 /* ---- the examination ---------------------------------------------------------------------------
@@ -151,7 +152,7 @@ static void look_at_routes(struct host_path *p)
 
 static void look_at_versions(struct host_path *p)
 {
-	const struct msg_greeting *g = &p->far_host.link.greeting;
+	const struct msg_greeting *g = &p->far_host.pipe.greeting;
 	bool same = strcmp(g->release, SLUICE_VERSION) == 0;
 
 	findings_add(p->findings, same ? FINDING_OK : FINDING_WARNING, "versions", "",
@@ -186,7 +187,7 @@ static enum outcome report_survey_failure(struct host_path *p)
 	return f.code;
 }
 
-enum outcome path_examine(struct host_path *p)
+enum outcome host_path_examine(struct host_path *p)
 {
 	char title[2 * HOST_MAX + 16];
 
@@ -197,11 +198,11 @@ enum outcome path_examine(struct host_path *p)
 		return OUT_DONE;
 	if (survey_path_host(p, &p->far_host, p->far))
 		return report_survey_failure(p);
-	snprintf(title, sizeof title, "%s to %s", p->near_host.link.name, p->far_host.link.name);
+	snprintf(title, sizeof title, "%s to %s", p->near_host.pipe.name, p->far_host.pipe.name);
 	findings_set_host(p->findings, title);
 	look_at_versions(p);
 	findings_add(p->findings, FINDING_INFO, "control", "", NULL,
 		     "a round trip over ssh takes %.3f ms", (double)p->far_host.control_ns / 1e6);
 	look_at_routes(p);
-	return path_test_lanes(p);
+	return host_path_test_lanes(p);
 }

@@ -116,7 +116,8 @@ static void report_rdma_ports(struct host_path *p)
 			     "TCP works, but InfiniBand does not");
 }
 
-void path_firewall(struct host_path *p, const struct failure *rdma, const struct failure *tcp)
+void host_path_report_firewall(struct host_path *p, const struct failure *rdma,
+			       const struct failure *tcp)
 {
 	if (tcp->code != OUT_DONE)
 		probe_tcp_addresses(p);

@@ -302,7 +302,7 @@ static void try_transport(struct lane_trial *r, enum transport t, struct failure
 		report_no_tcp(r);
 }
 
-enum outcome path_test_lanes(struct host_path *p)
+enum outcome host_path_test_lanes(struct host_path *p)
 {
 	static struct lane_trial r;
 	bool wants_rdma = p->o->want != TRANSPORT_TCP;
@@ -320,7 +320,7 @@ enum outcome path_test_lanes(struct host_path *p)
 	}
 	if (r.rdma.code == OUT_START || r.tcp.code == OUT_START)
 		return OUT_START;
-	path_firewall(p, wants_rdma ? &r.rdma : NULL, &r.tcp);
+	host_path_report_firewall(p, wants_rdma ? &r.rdma : NULL, &r.tcp);
 	if (cancelled() && fail_signal(cancelled()))
 		return OUT_SIGNAL;
 	return OUT_DONE;

@@ -18,7 +18,7 @@ enum {
 
 struct survey_client {
 	const struct survey_call *call;
-	struct end_pipe *link;
+	struct end_pipe *pipe;
 	struct channel *channel;
 	uint64_t control_ns;
 	unsigned taken;
@@ -34,7 +34,7 @@ static uint64_t frame_deadline(const struct survey_client *c)
 /* Returns 0 with the next frame, or -1 if the survey is gone, silent or violates the protocol. */
 static int read_survey_frame(struct survey_client *c, struct frame *f)
 {
-	struct end_pipe *l = c->link;
+	struct end_pipe *l = c->pipe;
 	/* Before it greets, ssh may ask for a password. */
 	int rc = frame_read(c->channel, &l->in, l->greeted ? frame_deadline(c) : 0, f), status = 0;
 	size_t rest = 0;
@@ -62,7 +62,7 @@ static int take_finding(struct survey_client *c, const struct frame *f)
 	if (msg_finding_decode(f, &m))
 		return -1;
 	if (++c->taken > FINDINGS_MOST)
-		return fail_as(OUT_PROTOCOL, "%s sent too many findings", c->link->name);
+		return fail_as(OUT_PROTOCOL, "%s sent too many findings", c->pipe->name);
 	c->call->found(c->call->ctx, &m);
 	return 0;
 }
@@ -77,7 +77,7 @@ static int take_findings(struct survey_client *c)
 		if (f.type == MSG_END)
 			return 0;
 		if (f.type != MSG_FINDING)
-			return fail_as(OUT_PROTOCOL, "%s sent an unexpected %s", c->link->name,
+			return fail_as(OUT_PROTOCOL, "%s sent an unexpected %s", c->pipe->name,
 				       message_name(f.type));
 		if (take_finding(c, &f))
 			return -1;
@@ -101,7 +101,7 @@ static int measure_round_trip(struct survey_client *c)
 			return -1;
 		ns = clock_ns() - from;
 		if (f.type != MSG_PONG || msg_ping_decode(&f, &m) || m.cookie != i)
-			return fail_as(OUT_PROTOCOL, "%s did not answer a PING", c->link->name);
+			return fail_as(OUT_PROTOCOL, "%s did not answer a PING", c->pipe->name);
 		if (!c->control_ns || ns < c->control_ns)
 			c->control_ns = ns;
 	}
@@ -113,7 +113,7 @@ static int measure_round_trip(struct survey_client *c)
 
 static int receive_survey(struct survey_client *c)
 {
-	struct end_pipe *l = c->link;
+	struct end_pipe *l = c->pipe;
 	struct frame f;
 
 	if (read_survey_frame(c, &f))
@@ -141,7 +141,7 @@ static int start_survey(const struct survey_call *call, struct end_pipe *l)
 
 int survey_call(const struct survey_call *call, struct end_pipe *l, uint64_t *control_ns)
 {
-	struct survey_client c = {.call = call, .link = l};
+	struct survey_client c = {.call = call, .pipe = l};
 	int in, out, rc, status;
 
 	end_pipe_init(l);

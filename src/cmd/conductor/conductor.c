@@ -319,9 +319,9 @@ static bool is_timed_out(const struct conductor *c)
 
 /* ---- starting the ends ----------------------------------------------------------------------- */
 
-static int run_local_end(void *link, int in, int out)
+static int run_local_end(void *ctx, int in, int out)
 {
-	const struct end_pipe *l = link;
+	const struct end_pipe *l = ctx;
 
 	if (l->share > 0)
 		end_set_clone_socket(l->share);

@@ -16,7 +16,7 @@ enum { EXIT_WAIT_MS = 2000, PIECE = 64 << 10 };
 
 struct ends {
 	struct framer in; /* frames of the conductor */
-	struct end_pipe link; /* to the end */
+	struct end_pipe pipe; /* to the end */
 	bool started; /* START was relayed; frames before it were for an earlier end */
 	bool conductor_gone;
 };
@@ -39,9 +39,9 @@ static int relay_to_end(struct ends *e)
 	struct frame f;
 	int rc = 0;
 
-	while (!end_pipe_is_full(&e->link) && (rc = framer_next(&e->in, &f)) > 0) {
+	while (!end_pipe_is_full(&e->pipe) && (rc = framer_next(&e->in, &f)) > 0) {
 		e->started = e->started || f.type == MSG_START;
-		if (e->started && end_pipe_send(&e->link, f.type, f.body, f.len))
+		if (e->started && end_pipe_send(&e->pipe, f.type, f.body, f.len))
 			return -1;
 	}
 	return rc < 0 ? -1 : 0;
@@ -58,7 +58,7 @@ static int read_conductor(struct ends *e)
 	while (n < 0 && errno == EINTR);
 	if (n <= 0) {
 		e->conductor_gone = true;
-		child_close_in(&e->link.child);
+		child_close_in(&e->pipe.child);
 		return 0;
 	}
 	framer_filled(&e->in, (size_t)n);
@@ -69,7 +69,7 @@ static int read_conductor(struct ends *e)
 static int relay_to_conductor(struct ends *e)
 {
 	uint8_t bytes[PIECE];
-	ssize_t n = read(e->link.child.out, bytes, sizeof bytes);
+	ssize_t n = read(e->pipe.child.out, bytes, sizeof bytes);
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 1;
@@ -83,7 +83,7 @@ static int serve_end(struct ends *e)
 	int rc = 1;
 
 	while (rc > 0) {
-		struct end_pipe *l = &e->link;
+		struct end_pipe *l = &e->pipe;
 		bool reading = !e->conductor_gone && !end_pipe_is_full(l),
 		     writing = l->out_end > l->out_start;
 		struct pollfd p[3] = {
@@ -111,13 +111,13 @@ static int run_one_end(struct ends *e)
 	int status, rc;
 
 	e->started = false;
-	end_pipe_init(&e->link);
-	if (child_fork(run_forked_end, NULL, "an end", &e->link.child) || end_pipe_open(&e->link))
+	end_pipe_init(&e->pipe);
+	if (child_fork(run_forked_end, NULL, "an end", &e->pipe.child) || end_pipe_open(&e->pipe))
 		return -1;
 	rc = serve_end(e);
 	if (rc == 0)
-		child_wait(&e->link.child, &status, clock_ms() + EXIT_WAIT_MS);
-	end_pipe_close(&e->link);
+		child_wait(&e->pipe.child, &status, clock_ms() + EXIT_WAIT_MS);
+	end_pipe_close(&e->pipe);
 	return rc;
 }
 
