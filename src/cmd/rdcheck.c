@@ -7,7 +7,7 @@
 #include "cmd/check/host_path.h"
 #include "cmd/process/process.h"
 #include "cmd/process/signals.h"
-#include "session/connect/places.h"
+#include "session/connect/offer_place.h"
 
 struct check {
 	struct options o;

@@ -8,7 +8,7 @@
 #include "cmd/process/process.h"
 #include "copy/place/place.h"
 #include "copy/sink/sink.h"
-#include "session/connect/places.h"
+#include "session/connect/offer_place.h"
 
 /* Listens at --address, or at all addresses. */
 static int listen_for_sender(struct stream_end *e, int family)

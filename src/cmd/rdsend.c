@@ -6,7 +6,7 @@
 #include "cmd/process/process.h"
 #include "copy/source/source.h"
 #include "copy/walk/find.h"
-#include "session/connect/places.h"
+#include "session/connect/offer_place.h"
 
 static int dial_receiver(struct stream_end *e, int left_ms, struct channel **ch,
 			 struct session_opts *so)

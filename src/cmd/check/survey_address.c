@@ -7,7 +7,7 @@
 #include "base/fail.h"
 #include "cmd/check/survey.h"
 #include "lane/verbs/verbs_connect.h"
-#include "session/connect/places.h"
+#include "session/connect/offer_place.h"
 
 struct addresses {
 	unsigned count, usable; /* usable: those that librdmacm takes */

@@ -5,7 +5,7 @@
 /* The links of this host that lanes may use: RDMA ports, and network devices of its addresses. */
 
 #include "host/adapter.h"
-#include "session/connect/places.h"
+#include "session/connect/offer_place.h"
 #include "session/connect/sizing.h"
 
 /* Active ports of adapters, each once. */

@@ -13,7 +13,7 @@
  */
 
 #include <stdbool.h>
-#include "session/connect/places.h"
+#include "session/connect/offer_place.h"
 
 enum { WAYS_MAX = 2 * OFFER_MAX };
 

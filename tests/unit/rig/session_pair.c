@@ -15,7 +15,7 @@
 #include "base/random.h"
 #include "lane/tcp/tcp_connect.h"
 #include "session/channel/key.h"
-#include "session/connect/places.h"
+#include "session/connect/offer_place.h"
 
 enum { PATIENCE_MS = 20000 };
 

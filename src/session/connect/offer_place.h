@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef SESSION_CONNECT_PLACES_H
-#define SESSION_CONNECT_PLACES_H
+#ifndef SESSION_CONNECT_OFFER_PLACE_H
+#define SESSION_CONNECT_OFFER_PLACE_H
 
 /* Places where lanes can be reached: which of this host's addresses to offer to a peer, and which
  * places of a peer's offer to dial. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "session/connect/places.h"
+#include "session/connect/offer_place.h"
 
 #include <errno.h>
 #include <ifaddrs.h>
