@@ -34,7 +34,7 @@ static int check_address(const struct options *o)
 
 	if (o->operand_count || !o->address[0])
 		return 0;
-	return resolve_address_option(o->address, family, &at);
+	return offer_place_resolve(o->address, family, &at);
 }
 
 static int run_check(struct check *c)

@@ -18,7 +18,7 @@ static int listen_for_sender(struct stream_end *e, int family)
 	unsigned hi = e->port ? e->port : o->port_hi;
 	union address at = {.sa.sa_family = (sa_family_t)family};
 
-	if (o->address[0] && resolve_address_option(o->address, family, &at))
+	if (o->address[0] && offer_place_resolve(o->address, family, &at))
 		return -1;
 	return porter_listen_tcp(e->porter, at.sa.sa_family ? &at : NULL, lo, hi);
 }

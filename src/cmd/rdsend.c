@@ -23,7 +23,7 @@ static int dial_receiver(struct stream_end *e, int left_ms, struct channel **ch,
 	union address from;
 
 	/* The session ignores an address that it can't resolve: it only prefers it. */
-	if (e->options.address[0] && resolve_address_option(e->options.address, so->family, &from))
+	if (e->options.address[0] && offer_place_resolve(e->options.address, so->family, &from))
 		return -1;
 	snprintf(so->peer, sizeof so->peer, "%s", e->host);
 	return dial_connect(&o, ch, &so->dialed);

@@ -27,7 +27,7 @@ static int listen_tcp(struct session *s)
 	if (s->terms.want == TRANSPORT_SSH)
 		return porter_listen_tcp(s->porter, &loopback, 0, 0);
 	if (s->o.address[0]) {
-		if (addresses_to_offer(&rules, &only, 1, &count) < 0)
+		if (offer_place_find_own(&rules, &only, 1, &count) < 0)
 			return -1;
 		if (count == 0)
 			return fail_as(OUT_USAGE, "listen at %s: not a unicast address",
@@ -184,7 +184,7 @@ static int listen_everywhere(struct session *s, struct msg_offer *m)
 
 	if (!s->o.porter && s->terms.want != TRANSPORT_RDMA && listen_tcp(s) < 0)
 		return -1;
-	if (addresses_to_offer(&rules, at, OFFER_MAX, &count) < 0)
+	if (offer_place_find_own(&rules, at, OFFER_MAX, &count) < 0)
 		return -1;
 	if (s->terms.rdma)
 		listen_rdma(s, at, count, m);

@@ -176,7 +176,7 @@ static struct dial_rules make_dial_rules(struct session *s)
 	unsigned count;
 
 	/* After the roles swapped, --address is where this end connects from. */
-	if (s->o.address[0] && addresses_to_offer(&only, &rules.from, 1, &count) < 0)
+	if (s->o.address[0] && offer_place_find_own(&only, &rules.from, 1, &count) < 0)
 		fail_clear();
 	return rules;
 }
@@ -209,7 +209,7 @@ unsigned route_tcp_places(struct session *s, union address *to, unsigned max)
 		to[0] = address_loopback(AF_INET, r.detour_port);
 		return 1;
 	}
-	n = places_to_dial(&r.offers[r.stage], TRANSPORT_TCP, &rules, to, max - 1);
+	n = offer_place_find_dialable(&r.offers[r.stage], TRANSPORT_TCP, &rules, to, max - 1);
 	return n || r.stage == STAGE_FIRST ? add_dialed(s, to, n) : n;
 }
 

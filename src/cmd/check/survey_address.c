@@ -112,7 +112,7 @@ void survey_addresses(const struct survey *s)
 	struct offer_rules rules = {.only = ""};
 	struct addresses l = {0};
 
-	if (addresses_to_offer(&rules, l.at, OFFER_MAX, &l.count))
+	if (offer_place_find_own(&rules, l.at, OFFER_MAX, &l.count))
 		return;
 	for (unsigned i = 0; i < l.count; i++)
 		look_at_address(s, &l, i);

@@ -93,7 +93,7 @@ void nics_find_links(const struct offer_rules *rules, bool rdma, unsigned rails,
 		.memory = memory_bytes(),
 	};
 	/* The listening end reports a wrong --address. */
-	if (addresses_to_offer(rules, at, OFFER_MAX, &count) < 0) {
+	if (offer_place_find_own(rules, at, OFFER_MAX, &count) < 0) {
 		fail_clear();
 		return;
 	}

@@ -32,7 +32,7 @@ static void add_address(struct address_list *l, const union address *a)
 	l->at[(*l->count)++] = host;
 }
 
-int resolve_address_option(const char *text, int family, union address *to)
+int offer_place_resolve(const char *text, int family, union address *to)
 {
 	struct addrinfo hints = {.ai_family = family, .ai_socktype = SOCK_STREAM}, *found;
 	int rc = getaddrinfo(text, NULL, &hints, &found);
@@ -49,7 +49,7 @@ static int add_only_address(struct address_list *l, const char *text)
 {
 	union address a;
 
-	if (resolve_address_option(text, l->family, &a))
+	if (offer_place_resolve(text, l->family, &a))
 		return -1;
 	add_address(l, &a);
 	return 0;
@@ -91,8 +91,8 @@ static void add_interfaces(struct address_list *l, bool loopback)
 	freeifaddrs(all);
 }
 
-int addresses_to_offer(const struct offer_rules *rules, union address *to, unsigned max,
-		       unsigned *count)
+int offer_place_find_own(const struct offer_rules *rules, union address *to, unsigned max,
+			 unsigned *count)
 {
 	struct address_list l = {.at = to, .max = max, .count = count, .family = rules->family};
 	union address control;
@@ -163,9 +163,9 @@ static bool is_routed_from(const union address *to, const struct dial_rules *rul
 	       (own_address_toward(to, &from) == 0 && address_same(&from, &rules->from));
 }
 
-unsigned places_to_dial_indexed(const struct msg_offer *offer, enum transport t,
-				const struct dial_rules *rules, union address *to,
-				unsigned indices[], unsigned max)
+unsigned offer_place_find_dialable_indexed(const struct msg_offer *offer, enum transport t,
+					   const struct dial_rules *rules, union address *to,
+					   unsigned indices[], unsigned max)
 {
 	unsigned n = 0;
 
@@ -182,11 +182,11 @@ unsigned places_to_dial_indexed(const struct msg_offer *offer, enum transport t,
 	return n;
 }
 
-unsigned places_to_dial(const struct msg_offer *offer, enum transport t,
-			const struct dial_rules *rules, union address *to, unsigned max)
+unsigned offer_place_find_dialable(const struct msg_offer *offer, enum transport t,
+				   const struct dial_rules *rules, union address *to, unsigned max)
 {
 	unsigned indices[2 * OFFER_MAX];
 
-	return places_to_dial_indexed(offer, t, rules, to, indices,
-				      max < 2 * OFFER_MAX ? max : 2 * OFFER_MAX);
+	return offer_place_find_dialable_indexed(offer, t, rules, to, indices,
+						 max < 2 * OFFER_MAX ? max : 2 * OFFER_MAX);
 }

@@ -12,7 +12,7 @@
 
 /* Resolves the argument of --address, a host's name or an address. family: AF_INET, AF_INET6 or 0.
  * Returns 0, or -1 with OUT_START. */
-int resolve_address_option(const char *text, int family, union address *to);
+int offer_place_resolve(const char *text, int family, union address *to);
 
 struct offer_rules {
 	const char *only; /* --address: offer only this one; "": any */
@@ -21,8 +21,8 @@ struct offer_rules {
 	int family; /* AF_INET, AF_INET6, 0: both */
 };
 /* Addresses to accept lanes at, best first. -1 (OUT_START) if `only' is unknown. */
-int addresses_to_offer(const struct offer_rules *rules, union address *to, unsigned max,
-		       unsigned *count);
+int offer_place_find_own(const struct offer_rules *rules, union address *to, unsigned max,
+			 unsigned *count);
 
 struct offer_place offer_place_make(const union address *a, enum transport t, unsigned port);
 
@@ -33,11 +33,11 @@ struct dial_rules {
 	union address from; /* the only local address to connect from; family 0: any */
 };
 /* The places of an offer that may be dialed over this transport, nearest first. */
-unsigned places_to_dial(const struct msg_offer *offer, enum transport t,
-			const struct dial_rules *rules, union address *to, unsigned max);
+unsigned offer_place_find_dialable(const struct msg_offer *offer, enum transport t,
+				   const struct dial_rules *rules, union address *to, unsigned max);
 /* The same, with their indices in the offer. */
-unsigned places_to_dial_indexed(const struct msg_offer *offer, enum transport t,
-				const struct dial_rules *rules, union address *to,
-				unsigned indices[], unsigned max);
+unsigned offer_place_find_dialable_indexed(const struct msg_offer *offer, enum transport t,
+					   const struct dial_rules *rules, union address *to,
+					   unsigned indices[], unsigned max);
 
 #endif

@@ -54,7 +54,8 @@ unsigned rails_find(const struct msg_offer *offer, const struct dial_rules *rule
 	union address at[OFFER_MAX], from[OFFER_MAX];
 	struct port_list ports = {.count = 0};
 	unsigned indices[OFFER_MAX];
-	unsigned n = places_to_dial_indexed(offer, TRANSPORT_RDMA, rules, at, indices, OFFER_MAX);
+	unsigned n = offer_place_find_dialable_indexed(offer, TRANSPORT_RDMA, rules, at, indices,
+						       OFFER_MAX);
 	unsigned routed = n < max ? n : max, found = routed;
 
 	for (unsigned i = 0; i < routed; i++) {

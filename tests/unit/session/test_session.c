@@ -242,14 +242,14 @@ static union address address(const char *text, int family)
 	struct offer_rules rules = {.only = text, .family = family};
 	unsigned n;
 
-	assert_int_equal(addresses_to_offer(&rules, &a, 1, &n), 0);
+	assert_int_equal(offer_place_find_own(&rules, &a, 1, &n), 0);
 	return a;
 }
 
 static unsigned dialed_of(const struct msg_offer *o, const struct dial_rules *rules,
 			  union address *to)
 {
-	return places_to_dial(o, TRANSPORT_TCP, rules, to, OFFER_MAX);
+	return offer_place_find_dialable(o, TRANSPORT_TCP, rules, to, OFFER_MAX);
 }
 
 static void test_reachable_offers_are_dialed(void **state)
@@ -297,19 +297,19 @@ static void test_usable_addresses_are_offered(void **state)
 
 	(void)state;
 	rules.control = &control;
-	assert_int_equal(addresses_to_offer(&rules, to, OFFER_MAX, &n), 0);
+	assert_int_equal(offer_place_find_own(&rules, to, OFFER_MAX, &n), 0);
 	assert_true(n >= 1);
 	assert_true(address_same(&to[0], &control));
 	for (unsigned i = 0; i < n; i++)
 		assert_false(address_is_loopback(&to[i]) || address_is_link_local(&to[i]));
 	rules.same_host = true;
-	assert_int_equal(addresses_to_offer(&rules, to, OFFER_MAX, &n), 0);
+	assert_int_equal(offer_place_find_own(&rules, to, OFFER_MAX, &n), 0);
 	assert_true(address_is_loopback(&to[n - 1]));
 	rules.only = "192.0.2.7";
-	assert_int_equal(addresses_to_offer(&rules, to, OFFER_MAX, &n), 0);
+	assert_int_equal(offer_place_find_own(&rules, to, OFFER_MAX, &n), 0);
 	assert_int_equal(n, 1);
 	rules.only = "no such address";
-	assert_int_equal(addresses_to_offer(&rules, to, OFFER_MAX, &n), -1);
+	assert_int_equal(offer_place_find_own(&rules, to, OFFER_MAX, &n), -1);
 	assert_int_equal(failed()->code, OUT_START);
 }
 
