@@ -6,7 +6,7 @@
  * Private header of the source.  The thread of each lane does one job after the other:
  *
  *	source.c              the run, and the threads
- *	source_pick.c         chooses the next job; source_lane.c: does it
+ *	source_lane.c         chooses the next job and does it
  *	source_walk.c         continues the walk (walk.h); what --delete must not touch
  *	source_item.c         one thing that the walk found: opens it; sends it, asks about it, or
  *	                      leaves it out
