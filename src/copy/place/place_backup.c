@@ -35,7 +35,7 @@ static bool is_not_permitted(int err)
 }
 
 /* Gives the new backup directory fd the owner, group and mode of the directory model_fd, so that
- * whoever may read a file may read its backups, and nobody else.  Adds the rights that this process
+ * exactly the users that may read a file may read its backups.  Adds the rights that this process
  * needs to put backups there.  model_fd -1: changes nothing.  -1 with errno. */
 static int copy_dir_access(struct place *p, int fd, int model_fd)
 {

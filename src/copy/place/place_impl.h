@@ -343,7 +343,7 @@ bool entry_can_share(const struct place_entry *s, int from, struct clones *clone
 /* ---- place_room.c ---------------------------------------------------------------------- */
 
 /*
- * Reserves size bytes, to detect a full disk at the start, where the file system can tell.  Calls
+ * Reserves size bytes, to detect a full disk at the start, if the file system supports it.  Calls
  * the kernel's fallocate, because the C library's would write.  On tmpfs and btrfs only asks for
  * the free space: on tmpfs fallocate clears every page before it is written, and on btrfs allocated
  * extents are never compressed.
