@@ -9,6 +9,7 @@
 #include "async.h"
 #include "device.h"
 #include "misuse.h"
+#include "operations.h"
 #include "order.h"
 #include "queue_pair.h"
 #include "region.h"

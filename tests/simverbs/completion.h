@@ -34,10 +34,6 @@ int completion_channel_fd(const struct completion *c);
 /* All channels become readable for good, and have no events any more. */
 void completion_end_channels(void);
 
-/* Operations of a context: see device.h. */
-int completion_poll(struct ibv_cq *cq, int most, struct ibv_wc *wc) __asm__("ibv_poll_cq");
-int completion_arm(struct ibv_cq *cq, int solicited) __asm__("ibv_req_notify_cq");
-
 /* Adds or removes a queue pair. Adding it twice has no effect. Returns 0, or -1 with errno. */
 int completion_join(struct completion *c, struct queue_pair *q);
 void completion_leave(struct completion *c, struct queue_pair *q);

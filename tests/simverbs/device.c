@@ -11,6 +11,7 @@
 #include "async.h"
 #include "completion.h"
 #include "misuse.h"
+#include "operations.h"
 #include "order.h"
 #include "plug.h"
 #include "queue_pair.h"
@@ -200,16 +201,16 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device)
 	c->adapter = a;
 	v = &c->verbs;
 	v->sz = sizeof *v;
-	v->query_port = device_query_port;
+	v->query_port = operations.query_port;
 	v->context.device = device;
 	v->context.cmd_fd = -1;
 	v->context.async_fd = eventfd(0, EFD_CLOEXEC | EFD_SEMAPHORE);
 	v->context.num_comp_vectors = (int)a->p.comp_vectors;
 	v->context.abi_compat = __VERBS_ABI_IS_EXTENDED;
-	v->context.ops.poll_cq = completion_poll;
-	v->context.ops.req_notify_cq = completion_arm;
-	v->context.ops.post_send = transfer_post;
-	v->context.ops.post_recv = queue_pair_post;
+	v->context.ops.poll_cq = operations.poll_cq;
+	v->context.ops.req_notify_cq = operations.req_notify_cq;
+	v->context.ops.post_send = operations.post_send;
+	v->context.ops.post_recv = operations.post_recv;
 	pthread_mutex_init(&v->context.mutex, NULL);
 	if (v->context.async_fd < 0) {
 		free(c);

@@ -57,14 +57,6 @@ static inline struct pd *pd_of(struct ibv_pd *pd)
 	return (struct pd *)pd;
 }
 
-/*
- * The operations of a context are exported under the names of verbs.h's inline functions that call
- * them. So a preloaded library can take their place, as with any other function
- * (tests/faults/every_call.c).
- */
-int device_query_port(struct ibv_context *context, uint8_t port, struct ibv_port_attr *attr,
-		      size_t size) __asm__("___ibv_query_port");
-
 /* An event for all contexts of an adapter; the port counts for events of ports. */
 void device_report(const struct host_adapter *a, unsigned port, enum ibv_event_type what);
 /* All contexts of an adapter are gone. Engine's lock. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "queue_pair.h"
+#include "operations.h"
 
 #include <errno.h>
 #include <stdlib.h>

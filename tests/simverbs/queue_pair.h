@@ -63,10 +63,6 @@ struct queue_pair *queue_pair_new(struct ibv_pd *pd, unsigned port, struct ibv_q
 /* Once it is not connected. */
 void queue_pair_free(struct queue_pair *q);
 
-/* An operation of a context: see device.h. */
-int queue_pair_post(struct ibv_qp *qp, struct ibv_recv_wr *wr,
-		    struct ibv_recv_wr **bad) __asm__("ibv_post_recv");
-
 /* Connects it: the peer may send, and with `sends' it may send itself. Engine's lock. */
 void queue_pair_connect(struct queue_pair *q, struct remote *remote, bool sends);
 /* Ends the use of the remote. Engine's lock. */

@@ -9,9 +9,6 @@
 
 struct queue_pair;
 
-/* The operation post_send of a context: see device.h. */
-int transfer_post(struct ibv_qp *qp, struct ibv_send_wr *wr,
-		  struct ibv_send_wr **bad) __asm__("ibv_post_send");
 /* Goes on with sends that had to wait. With the engine's lock. */
 void transfer_continue(struct queue_pair *q);
 /* The same, from a queue pair's timer. */
