@@ -79,6 +79,17 @@ def test_literal_name_wins_over_the_pattern(bench, tmp_path):
     assert os.listdir(tmp_path / "to") == ["a*"]
 
 
+def test_pattern_may_be_longer_than_a_name(bench, tmp_path):
+    name = "*" * 150
+    (tmp_path / "from").mkdir()
+    (tmp_path / "to").mkdir()
+    (tmp_path / "from" / name).write_bytes(b"this")
+    (tmp_path / "from" / (name + "x")).write_bytes(b"other")
+    r = bench.copy("far:%s/from/%s" % (tmp_path, "\\*" * 150), "to")
+    assert r.code == 0, r.errors()
+    assert os.listdir(tmp_path / "to") == [name]
+
+
 def test_pattern_without_match_exits_3(bench, tmp_path):
     r = bench.copy("far:%s/none*" % tmp_path, "to")
     assert r.code == 3, r.errors()

@@ -48,7 +48,7 @@ bool name_is_pattern(const char *name)
 
 bool name_matches_want(const char *name, const char *want)
 {
-	char last[NAME_MAX + 1];
+	char last[PATH_MAX]; /* a pattern may be longer than a name */
 
 	/* "-" is stdin, which has no name; or a file called - on another host. */
 	if (strcmp(want, "-") == 0 && !*name)

@@ -76,7 +76,8 @@ static int find_source(const char *name, unsigned want, bool expand, struct foun
 		return found_add(out, name, want, is_missing(name));
 	if (tilde_expand(name, path, sizeof path))
 		return failed()->code == OUT_NO_SOURCE ? found_add(out, name, want, true) : -1;
-	exists = lstat(path, &st) == 0 || errno != ENOENT;
+	/* A pattern may be longer than a name. */
+	exists = lstat(path, &st) == 0 || (errno != ENOENT && errno != ENAMETOOLONG);
 	if (!exists && name_is_pattern(path))
 		return find_pattern(path, want, out);
 	return found_add(out, path, want, is_missing(path));

@@ -251,6 +251,8 @@ static void hostile_names_are_refused(void **state)
 
 static void only_requested_names_are_accepted(void **state)
 {
+	char name[100] = "", want[300] = "";
+
 	(void)state;
 	assert_true(name_matches_want("f", "dir/f"));
 	assert_true(name_matches_want("f", "f"));
@@ -273,6 +275,11 @@ static void only_requested_names_are_accepted(void **state)
 	assert_false(name_matches_want("x", ""));
 	assert_false(name_matches_want("x", "/"));
 	assert_false(name_matches_want("x", "~"));
+	while (strlen(name) < 99) {
+		strcat(name, "a");
+		strcat(want, "[a]");
+	}
+	assert_true(name_matches_want(name, want));
 	assert_false(name_matches_want("x", "-"));
 	assert_false(name_matches_want("authorized_keys", "*.c"));
 }
