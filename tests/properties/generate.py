@@ -4,6 +4,7 @@
 import os
 import random
 
+import names
 from model import CHMODS, Model
 from world import Node, below, size_of
 
@@ -46,12 +47,14 @@ ELSEWHERE = {
 
 class Case:
     """options: by name, True or a value; "rules" holds --include and --exclude in order. sources, target: (host,
-    path)."""
+    path). names: the odd names that names.apply() gives to plain ones; escapes: whether a remote source is
+    escaped where it need not be."""
 
     def __init__(self, seed):
         self.seed, self.options, self.sources, self.target = seed, {}, [], ("", "t")
         self.world, self.umask, self.uid = {}, 0o022, 0
         self.unreachable, self.listed, self.fault = set(), [], None
+        self.names, self.escapes = {}, False
 
     def words(self, sources=None):
         """The command line. sources: those of the case, expanded as by a shell."""
@@ -64,9 +67,22 @@ class Case:
         if "files-from" in self.options and "--from0" in words:
             words.sort(key=lambda w: w == "--files-from=list")
         words.sort(key=lambda w: w.startswith("--no-"))    # they undo earlier options
-        for host, path in (sources or self.sources) + [self.target]:
-            words.append(host + ":" + path if host else path)
+        for host, path in sources or self.sources:
+            words.append(host + ":" + self.escaped(path) if host else path)
+        host, path = self.target
+        words.append(host + ":" + path if host else path)
         return words
+
+    # "The far end expands … in a SRC, glob patterns. If a file has the pattern itself as its name, that file is
+    # copied": a name that the run may remove is escaped. Patterns match nothing in a directory that can't be
+    # read.
+    def escaped(self, path):
+        if path.endswith("/*"):
+            return (names.escape(path[:-2]) if not self.uid else path[:-2]) + "/*"
+        removes = self.has("remove-source-files") or (self.fault or {}).get("how") == "unlink"
+        if names.is_wild(path) and (self.escapes or removes) and not self.uid:
+            return names.escape(path)
+        return path
 
     def has(self, *names):
         return all(self.options.get(n) for n in names)
@@ -362,6 +378,29 @@ def onto_stream(rng, case):
     case.fault = {"kind": "stream", "takes": rng.choice([1, 5, 10**9])}
 
 
+def add_odd_names(rng, case):
+    """Chooses odd names for half of the cases, and sometimes patterns made from them."""
+    if rng.random() < .5:
+        return
+    case.names = names.draw(rng, case)
+    case.escapes = rng.random() < .5
+    if case.names and rng.random() < .25:
+        some = [rng.choice(sorted(case.names)) for _ in range(rng.randrange(1, 3))]
+        case.options["rules"] = case.options.get("rules", []) + [
+            (rng.choice(["exclude", "exclude", "include"]), rng.choice(["%s", "%s", "/%s", "%s/", "/**/%s", "*%s"]) % n)
+            for n in some]
+
+
+def add_kills(rng, case):
+    """Lets a fault kill reruns, too."""
+    if (case.fault or {}).get("kind") == "kill" and rng.random() < .7:
+        case.fault["again"] = [some_kill(rng) for _ in range(rng.choice([1, 1, 1, 2]))]
+
+
+def some_kill(rng):
+    return {"who": rng.choice(["all", "rdcp", "end"]), "after": rng.random() ** 2 * .05}
+
+
 def generate(seed):
     rng = random.Random("case %d" % seed)
     case = Case(seed)
@@ -399,10 +438,6 @@ def generate(seed):
     settle_way(rng, case, paths)
     fill_target(rng, case)
     some_fault(rng, case)
-    if case.listed:
-        text = "".join(n + ("\0" if case.has("from0") else "\n") for n in case.listed)
-        world["list"] = Node("file", "list:%d" % len(text), 0o644, NOW)
-        case.list_text = text
     own = random.Random("%d lookalikes" % seed)
     if case.has("backup") and not case.has("backup-dir") and own.random() < .5:
         add_lookalikes(own, case)
@@ -412,4 +447,6 @@ def generate(seed):
     # Last, with random numbers of its own, so that all else that a seed generates stays unchanged.
     if random.Random("%d existing" % seed).random() < .06:
         case.options["existing"] = True
+    add_odd_names(random.Random("%d names" % seed), case)
+    add_kills(random.Random("%d kills" % seed), case)
     return case

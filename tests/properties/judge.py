@@ -78,7 +78,8 @@ def drop_undecided(model, want, got):
             del want[path]
     if model.o.get("remove-source-files"):
         for path, node in want.items():
-            if node.kind == "dir" and any(os.path.dirname(p) == path for p in model.fates):
+            if node.kind == "dir" and (any(os.path.dirname(p) == path for p in model.fates) or
+                                       model.delete and path in model.marked_dirs):
                 node.mtime = None
 
 
@@ -151,7 +152,7 @@ def lost_backups(model, before, after, changed=False):
 
 def contents_of(case, state):
     tops = [p.split("/", 1)[0] for _, p in case.sources]
-    tops = {"s1" if t in ("sl",) else t for t in tops}
+    tops = {case.world["sl"].text if t == "sl" else t for t in tops}
     return [frozenset([n.content]) for p, n in sorted(state.items())
             if n.kind == "file" and p.split("/", 1)[0] in tops and not is_ours(p)]
 

@@ -6,7 +6,6 @@ takes the state before the run (a dictionary of world.py) and the options, and c
 after the run, the exit status and the fate of each source. Where the manual leaves something open, a
 field is None (any value), a content is a set (any of its members), or a path is in `unchecked'."""
 
-import fnmatch
 import os
 import re
 import stat
@@ -30,6 +29,8 @@ class Item:
         self.same_by_time = False    # size and time are the same, the content is not
 
 
+NAME_MAX = 255
+IS_BACKUP_DIR = "it is --backup-dir"
 MOVE_MARKER = ".sluice.marker.000000006d6f7665"
 
 
@@ -67,6 +68,8 @@ class Model:
         self.named_twice = False
         self.inexact = None     # the reason why the model makes no exact prediction
         self.top = case.target[1].rstrip("/")
+        # "a run … leaves an empty file .sluice.marker.* in SRC"
+        self.marked_dirs = {self.resolve_links(p.rstrip("/").removesuffix("/*").replace("/./", "/")) for _, p in case.sources}
         self.settle_options()
         try:
             self.run()
@@ -114,7 +117,10 @@ class Model:
         # "--mkpath: Create missing directories in the path to DST. Also create DST itself as a
         # directory": for a pattern of the far end, rdcp knows this only when the first match arrives.
         if not self.items and self.top in self.new and not (self.o.get("mkpath") and self.known_as_dir()):
-            del self.after[self.top]
+            if any(why == IS_BACKUP_DIR for _, why in self.failed):
+                self.maybe_dirs.add(self.top)
+            else:
+                del self.after[self.top]
         self.uncheck_maybe_made()
         self.share_links()
         for item in self.items:
@@ -156,7 +162,7 @@ class Model:
                                any(p.endswith("/") for _, p in self.case.sources)):
             raise Refused("several hosts", *({1} if self.recursive else {1, 11, 23}))
         # With several hosts, rdcp detects equal names of sources before it copies.
-        names = [(h, os.path.basename(p)) for h, p in self.case.sources if not p.endswith("/") and "*" not in p]
+        names = [(h, os.path.basename(p)) for h, p in self.case.sources if not p.endswith(("/", "/*"))]
         if any(a[1] == b[1] and a[0] != b[0] for a in names for b in names):
             raise Refused("two hosts' sources have one name", 1, 11)
 
@@ -168,8 +174,8 @@ class Model:
         found = []
         for host, path in self.case.sources:
             hits = [path]
-            if "*" in path:
-                hits = sorted(p for p in self.before if fnmatch.fnmatch(p, path) and p.count("/") == path.count("/")
+            if path.endswith("/*"):
+                hits = sorted(p for p in self.before if os.path.dirname(p) == path[:-2]
                               and not os.path.basename(p).startswith(".")) or [path]
             found += [(host, p, self.follow(p.rstrip("/").replace("/./", "/"))) for p in hits]
         return found
@@ -275,7 +281,7 @@ class Model:
         host, path = self.case.sources[0]
         if self.o.get("no-target-directory"):
             return False
-        return self.case.target[1].endswith("/") or len(self.case.sources) > 1 or (not host and "*" in path)
+        return self.case.target[1].endswith("/") or len(self.case.sources) > 1 or (not host and path.endswith("/*"))
 
     # "If the only SRC is excluded by a pattern, or is a file that --max-size or --min-size leaves out,
     # nothing is copied, and DST may be anything."
@@ -470,7 +476,7 @@ class Model:
         if not self.backup_dir or dest != self.backup_top():
             return False
         self.note_name(os.path.dirname(dest), os.path.basename(dest), implied=True)
-        self.fail(path, "it is --backup-dir")
+        self.fail(path, IS_BACKUP_DIR)
         for p in self.before:
             if below(p, path):
                 self.fates[p] = "stays"
@@ -546,6 +552,9 @@ class Model:
     # and ? do not match a slash; ** does."
     def excluded(self, path, dir):
         for verb, pattern in self.o.get("rules", []):
+            # "A pattern that begins with "+ " includes, and one that begins with "- " excludes"
+            if pattern.startswith(("+ ", "- ")):
+                verb, pattern = "include" if pattern[0] == "+" else "exclude", pattern[2:]
             if matches(pattern, path, dir):
                 return verb == "exclude"
         return False
@@ -820,6 +829,9 @@ class Model:
             joined = bool(shared & {i.dest for i in items})
             # The other names are linked to the file that has the same size and time.
             taken = {c for i in items if i.same_by_time for c in [self.before[i.dest].content]}
+            # "--inplace: … Other hard links to the file change too.": so do names that are linked to it now.
+            taken |= {c for i in items if self.o.get("inplace") and isinstance(self.after[i.dest].content, frozenset)
+                      for c in self.after[i.dest].content}
             for item in items:
                 node = self.after[item.dest]
                 if self.o.get("inplace") and node.ino is None:
@@ -978,6 +990,9 @@ class Model:
             self.leave_unchecked(to)
             to += self.suffix
             self.leave_unchecked(to)
+        # The manual does not say what happens then.
+        if len(os.fsencode(os.path.basename(to))) > NAME_MAX:
+            self.inexact = "a backup whose name is too long"
         self.make_backup_dirs(os.path.dirname(to))
         for old in self.inside(to):
             del self.after[old]
@@ -988,7 +1003,7 @@ class Model:
 
     # "If DIR is a source or in one, the files that need a backup fail (23)."
     def check_backup_dir(self):
-        if self.backup_dir and not self.backup_top().startswith("..") and any(
+        if self.backup_dir and not below(self.backup_top(), "..") and any(
                 below(self.backup_top(), self.resolve_links(p.rstrip("/"))) for _, p in self.case.sources):
             self.inexact = "--backup-dir in a source"
 
@@ -1126,20 +1141,28 @@ def below_any(path, tops):
 
 
 def matches(pattern, path, dir):
+    """Patterns match bytes."""
+    pattern, path = (os.fsencode(t).decode("latin-1") for t in (pattern, path))
     if pattern.endswith("/"):
         if not dir:
             return False
         pattern = pattern[:-1]
+    wild = any(c in pattern for c in "*?[")
     if pattern.startswith("/"):
-        return re.fullmatch(translated(pattern[1:]), path) is not None
+        return full_match(translated(pattern[1:], wild), path)
     if pattern.startswith("**"):
-        return re.fullmatch(translated(pattern), "/" + path) is not None    # ** also matches no directory, as in rsync
+        return full_match(translated(pattern, wild), "/" + path)    # ** also matches no directory, as in rsync
     if "/" in pattern or "**" in pattern:
-        return re.fullmatch("(.*/)?" + translated(pattern), path) is not None
-    return re.fullmatch(translated(pattern), path.rsplit("/", 1)[-1]) is not None
+        return full_match("(.*/)?" + translated(pattern, wild), path)
+    return full_match(translated(pattern, wild), path.rsplit("/", 1)[-1])
 
 
-def translated(pattern):
+def full_match(expression, text):
+    return re.fullmatch(expression, text, re.DOTALL) is not None
+
+
+# As in rsync, a backslash escapes only in a pattern with a wildcard. generate() makes no sets.
+def translated(pattern, wild):
     out, i = "", 0
     while i < len(pattern):
         if pattern.startswith("**", i):
@@ -1148,6 +1171,8 @@ def translated(pattern):
             out += "[^/]*"
         elif pattern[i] == "?":
             out += "[^/]"
+        elif pattern[i] == "\\" and wild:
+            out, i = out + re.escape(pattern[i + 1]), i + 1
         else:
             out += re.escape(pattern[i])
         i += 1

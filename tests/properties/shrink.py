@@ -4,10 +4,11 @@
 import copy
 
 from trial import attempt
-from world import below
+from world import below, printable
 
 
-def describe(case, trial):
+def describe(trial):
+    case = trial.case
     lines = ["seed %d: rdcp %s" % (case.seed, " ".join(case.words()))]
     about = []
     if case.umask != 0o022:
@@ -25,11 +26,23 @@ def describe(case, trial):
                                        ", no exact model: " + trial.model.inexact if trial.model.inexact else ""))
     lines += ["  | " + line for line in trial.errors.splitlines()[:12]]
     lines += ["%s: %s" % f for f in trial.found] or ["no violation"]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def smaller(case):
-    """Yields the case without one of its options, sources or entries."""
+    """Yields the case without one of its odd names, options, sources, rules, kills or entries."""
+    if case.names:
+        less = copy.deepcopy(case)
+        less.names = {}
+        yield less
+    for name in case.names if len(case.names) > 1 else ():
+        less = copy.deepcopy(case)
+        del less.names[name]
+        yield less
+    if (case.fault or {}).get("again"):
+        less = copy.deepcopy(case)
+        less.fault["again"].pop()
+        yield less
     for name in list(case.options):
         less = copy.deepcopy(case)
         del less.options[name]

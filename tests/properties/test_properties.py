@@ -15,9 +15,11 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
 import generate     # noqa: E402
+import names    # noqa: E402
 from known import KNOWN     # noqa: E402
-from model import matches   # noqa: E402
+from model import Model, matches    # noqa: E402
 from trial import attempt, programs     # noqa: E402
+from world import printable     # noqa: E402
 
 SHARE = 400
 AT_ONCE = 20
@@ -29,11 +31,13 @@ def test_promises_of_the_manual_hold(first, record_property):
     broken, known = [], []
     for seed in range(first, min(first + AT_ONCE, COUNT + 1)):
         case = generate.generate(seed)
-        found = attempt(case).found
+        trial = attempt(case)
+        found = trial.found
         if found and seed in KNOWN:
             known.append("seed %d: %s" % (seed, KNOWN[seed]))
         elif found:
-            broken.append("seed %d: rdcp %s\n  %s" % (seed, " ".join(case.words()), "\n  ".join("%s: %s" % f for f in found[:6])))
+            broken.append("seed %d: rdcp %s\n  %s" % (seed, printable(" ".join(trial.case.words())), "\n  ".join(
+                printable("%s: %s" % f) for f in found[:6])))
     for line in known:
         print("known: " + line)
     record_property("known", len(known))
@@ -60,11 +64,31 @@ def test_seed_determines_the_case():
     for seed in range(1, 40):
         one, two = generate.generate(seed), generate.generate(seed)
         assert one.words() == two.words() and repr(sorted(one.world.items())) == repr(sorted(two.world.items()))
+        assert one.names == two.names and one.fault == two.fault
+
+
+def test_patterns_of_odd_names_match_only_them():
+    class Rules:
+        def __init__(self, rule):
+            self.o = {"rules": [rule]}
+
+    tried = 0
+    for case in map(generate.generate, range(1, 200)):
+        renamer = names.Renamer(case.names, "~")
+        for name, odd in case.names.items():
+            for pattern, path in ((name, odd), ("/" + name, odd), ("**/" + name, "x/" + odd), ("*" + name, "xy" + odd)):
+                rules = Rules(("exclude", renamer.pattern("exclude", pattern)))
+                assert Model.excluded(rules, path, False), (rules.o, path)
+                assert not Model.excluded(rules, path + "z", False), (rules.o, path)
+                tried += 1
+    assert tried > 100
 
 
 @pytest.mark.parametrize("pattern, path, dir, want", [
     ("*.o", "a/b.o", False, True), ("/a", "a", False, True), ("/a", "b/a", False, False), ("b/", "b", False, False),
     ("b/", "a/b", True, True), ("d/*", "x/d/e", False, True), ("d/*", "d/e/f", False, False), ("a/**", "a/b/c", False, True),
-    ("**/e.o", "e.o", False, True), ("?", "a/b", False, True), ("?", "ab", False, False)])
+    ("**/e.o", "e.o", False, True), ("?", "a/b", False, True), ("?", "ab", False, False),
+    ("a\\b", "a\\b", False, True), ("a\\*", "a*", False, True), ("a\\*", "ab", False, False), ("?", "é", False, False),
+    ("??", "é", False, True), ("*", "a\nb", False, True), ("\\[a]", "[a]", False, True)])
 def test_model_matches_patterns(pattern, path, dir, want):
     assert matches(pattern, path, dir) is want

@@ -3,6 +3,7 @@
 runs the command again."""
 
 import ctypes
+import errno
 import fcntl
 import os
 import pathlib
@@ -15,6 +16,7 @@ import threading
 import time
 
 import judge
+import names
 import world
 from generate import NOBODY, Case
 from model import Model
@@ -55,7 +57,8 @@ def can_mount():
 
 class Trial:
     def __init__(self, case):
-        self.case, self.fault = case, dict(case.fault or {})
+        self.case = case = names.apply(case)
+        self.fault = dict(case.fault or {})
         self.found, self.errors, self.log = [], "", []
         self.codes = []
         base = os.environ.get("SLUICE_PROPERTIES_DIR") or ("/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
@@ -91,16 +94,23 @@ class Trial:
         name, _, pattern = word.partition("=")
         if name not in ("--exclude", "--include") or not self.case.has(name[2:] + "-from"):
             return word
-        with open("%s/rule-%d" % (self.aside, n), "w") as f:
-            f.write(pattern + ("\0" if self.case.has("from0") else "\n"))
+        if not self.case.has("from0"):
+            if not names.is_one_line(pattern):
+                return word
+            if pattern.startswith(("#", ";")):
+                pattern = names.explicit(name[2:], pattern)
+        with open("%s/rule-%d" % (self.aside, n), "wb") as f:
+            f.write(os.fsencode(pattern + ("\0" if self.case.has("from0") else "\n")))
         return "%s-from=%s/rule-%d" % (name, self.aside, n)
 
     def expanded(self):
         """The sources, with local patterns expanded as by a shell."""
         out = []
         for host, path in self.case.sources:
-            hits = sorted(str(p.relative_to(self.root)) for p in pathlib.Path(self.root).glob(path)) if "*" in path else []
-            out += [(host, h) for h in hits] if hits and not host else [(host, path)]
+            hits = []
+            if path.endswith("/*") and not host:
+                hits = sorted(path[:-1] + n for n in os.listdir(os.path.join(self.root, path[:-2])) if n[0] != ".")
+            out += [(host, h) for h in hits] or [(host, path)]
         return out
 
     def environment(self, fault):
@@ -142,14 +152,15 @@ class Trial:
 
     # ---- faults ----------------------------------------------------------------------------
 
-    def kill(self, proc):
-        time.sleep(self.fault["after"])
+    @staticmethod
+    def kill(proc, plan):
+        time.sleep(plan["after"])
         who = [proc.pid]
-        if self.fault["who"] == "end":
+        if plan["who"] == "end":
             who = children(proc.pid)[:1]
         for pid in who:
             try:
-                (os.killpg if self.fault["who"] == "all" else os.kill)(pid, signal.SIGKILL)
+                (os.killpg if plan["who"] == "all" else os.kill)(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
 
@@ -184,6 +195,9 @@ class Trial:
                 os.link(at, at + "+")
         except FileNotFoundError:
             self.log.append("nothing to change")
+        except OSError as e:
+            if e.errno != errno.ENAMETOOLONG:   # of a new link
+                raise
 
     def new_content(self, how):
         old = self.old_content
@@ -261,8 +275,8 @@ class Trial:
         os.chmod(self.home, 0o755)
         world.make(self.root, case.world, IS_ROOT)
         if case.listed:
-            with open(self.root + "/list", "w") as f:
-                f.write(case.list_text)
+            with open(self.root + "/list", "wb") as f:
+                f.write(os.fsencode(names.list_text(case)))
         os.chmod(self.root, 0o755)
         if case.uid and IS_ROOT:
             os.chown(self.home, case.uid, case.uid)
@@ -291,7 +305,7 @@ class Trial:
             thread = threading.Thread(target=self.change)
             thread.start()
         if kind == "kill":
-            self.kill(proc)
+            self.kill(proc, self.fault)
         code = self.wait_for_end(proc)
         if thread:
             if kind == "stream":
@@ -327,22 +341,43 @@ class Trial:
         return found + (judge.deletions_after_failure(model, before, after, code) if self.fault["kind"] != "kill" else [])
 
     def run_again(self, before, state):
-        """Runs the command again, which must complete the copy."""
-        # A rerun does not change the directories that --mkpath made.
-        unfinished = {p for p in state if p not in before and state[p].kind == "dir"} - self.model.mkpath_dirs
-        model = Model(self.case, state, unfinished)
-        # What another process took from the source, or a move that succeeded, --delete takes from the target.
-        earlier = [] if self.fault["kind"] == "change" or self.codes[-1] == 0 else self.need
-        self.need = earlier + judge.contents_of(self.case, state)
-        code = self.wait_for_end(self.start())
-        after = world.read(self.root, BESIDE)
+        """Runs the command again. The last run must complete the copy; those before it are killed, too."""
+        runs = [(self.model, before)]   # of each run the model and the state before it
+        for plan in self.fault.get("again", []) + [None]:
+            # A rerun does not change the directories that --mkpath made.
+            unfinished = {p for p in state if p not in before and state[p].kind == "dir"}.difference(
+                *(m.mkpath_dirs for m, _ in runs))
+            model = Model(self.case, state, unfinished)
+            # What another process took from the source, or a move that succeeded, --delete takes from the target.
+            earlier = [] if self.fault["kind"] == "change" or self.codes[-1] == 0 else self.need
+            self.need = earlier + judge.contents_of(self.case, state)
+            proc = self.start()
+            if plan:
+                self.kill(proc, plan)
+            code = self.wait_for_end(proc)
+            after = world.read(self.root, BESIDE)
+            runs.append((model, state))
+            found = self.judge_rerun(runs, after, code, plan)
+            if found:
+                label = "rerun: " if len(runs) == 2 else "rerun %d: " % (len(runs) - 1)
+                self.found += [("again-" + k if k not in ("lost",) else k, label + text) for k, text in found]
+                return
+            state = after
+
+    def judge_rerun(self, runs, after, code, killed):
+        model, state = runs[-1]
         found = judge.lost(self.need, after) + judge.lost_backups(model, state, after)
-        # What the first run backed up must survive, too. It does not where the names of two backups of one run
-        # are open, or where the first run stored a content that the second one replaces.
-        if self.fault["kind"] in ("kill", "full") and not self.model.shared_backups:
-            found += judge.lost_backups(self.model, before, after)
-        found += judge.exact(model, after, code)
-        self.found += [("again-" + k if k not in ("lost",) else k, "rerun: " + text) for k, text in found]
+        # What an earlier run backed up must survive, too. It does not where the names of two backups of one run
+        # are open, or where one run stored a content that the next one replaces.
+        if self.fault["kind"] in ("kill", "full"):
+            for earlier, old in runs[:-1]:
+                if not earlier.shared_backups:
+                    found += judge.lost_backups(earlier, old, after)
+        if killed:
+            found += self.within_bounds(model, state, after, code)
+        if not killed or code == 0:
+            found += judge.exact(model, after, code)
+        return found
 
 
 def attempt(case):

@@ -4,12 +4,13 @@ reads it from there."""
 
 import hashlib
 import os
+import re
 import stat
 
 # {label: fingerprint} and {fingerprint: label} of all contents made so far. name_of() finds the label of
 # what was read.
 CONTENTS = {}
-OURS = ".sluice."
+OURS = re.compile(r"\.sluice\.([0-9a-f]{16}(\.[0-9a-f]{8})?|marker\.[0-9a-f]{16})")
 
 
 class Node:
@@ -35,7 +36,7 @@ class Node:
         if self.content is not None:
             words.append(str(sorted(self.content) if isinstance(self.content, (set, frozenset)) else self.content))
         if self.text is not None:
-            words.append("-> " + self.text)
+            words.append("-> " + printable(self.text))
         if self.mode is not None and self.kind != "link":
             words.append("%04o" % self.mode)
         if self.mtime is not None:
@@ -159,8 +160,13 @@ def read_node(path, root):
 
 def is_ours(path):
     """A temporary, or a marker."""
-    return os.path.basename(path).startswith(OURS)
+    return OURS.fullmatch(os.path.basename(path)) is not None
 
 
 def below(path, top):
     return path == top or path.startswith(top + "/")
+
+
+def printable(text):
+    """text, with everything escaped that a terminal or a report can't show."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
