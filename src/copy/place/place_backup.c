@@ -196,6 +196,11 @@ static int is_linked_to_backup(const struct backup_move *m)
 		return errno == ENOENT ? 0 : -1;
 	if (fstatat(m->from_dirfd, m->name, &original, AT_SYMLINK_NOFOLLOW))
 		return -1;
+	/* rename(2) says so too, but a link that was made for it would have to be removed. */
+	if (S_ISDIR(backup.st_mode) && !S_ISDIR(original.st_mode)) {
+		errno = EISDIR;
+		return -1;
+	}
 	return original.st_dev == backup.st_dev && original.st_ino == backup.st_ino;
 }
 
