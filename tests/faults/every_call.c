@@ -8,6 +8,7 @@
  *	SWEEP_FILE  the file: sizeof (struct shared) bytes, initially zero
  *	SWEEP_PLAN  ROLE CALL LIBRARY KIND N LASTING SITE...
  *	SWEEP_ORDER ROLE RULES: this process has RULES as SIMVERBS_FAULT (tests/simverbs/order.h)
+ *	SWEEP_STACKS  if it is set, notes the first of a library's allocations on each stack
  *
  * ROLE: the process. A program has the name of its file, followed by the option that makes it an
  * end (as "rdcp--end"); its k-th fork has the name of its parent and ".k".
@@ -48,10 +49,12 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include <unwind.h>
 
 enum result { MINUS, NIL, CODE, NUMBER };
 enum way { PLAIN, DONE, LEN1, LEN2, IOV, MSG, FILE0, FILE1, FILE3, STDOUT, NONE4, BAD2, MEM };
 enum { PROCESSES = 32, ENTRIES = 4096, SITES = 32, VECTOR = 64, ERROR_SEEN = 0x20 };
+enum { STACKS = 8192, FRAMES = 64 };
 
 /* read_record() in sites.py reads these. */
 struct entry {
@@ -59,11 +62,18 @@ struct entry {
 	_Atomic uint32_t count;
 	_Atomic uint32_t by; /* for a library's call: 1 + the number of the program's call */
 };
+struct stack {
+	_Atomic uint64_t hash; /* of the return addresses and the key */
+	uint64_t key; /* as of an entry */
+	uint32_t n; /* the number of the first allocation on it, among those of the key */
+	uint32_t by; /* as of an entry */
+};
 struct process {
 	char role[48];
 	_Atomic uint32_t full;
 	uint32_t spare[3];
 	struct entry entries[ENTRIES];
+	struct stack stacks[STACKS];
 };
 struct shared {
 	_Atomic uint32_t processes;
@@ -109,7 +119,7 @@ static _Atomic uintptr_t real[CALLS];
 static struct shared *shared;
 static struct process *own_process;
 static struct plan plan;
-static bool planned;
+static bool planned, notes_stacks;
 static char role[48];
 static unsigned forks;
 static uintptr_t program, program_size;
@@ -273,6 +283,7 @@ __attribute__((constructor)) static void start_counting(int argc, char **argv)
 		real_of(i);
 	if (!read_plan(getenv("SWEEP_PLAN")))
 		plan.n = 0;
+	notes_stacks = getenv("SWEEP_STACKS") != NULL;
 	choose_order();
 	if (getenv("SWEEP_ORDER"))
 		putenv(order);
@@ -292,10 +303,52 @@ __attribute__((constructor)) static void start_counting(int argc, char **argv)
 
 /* ---- counting ------------------------------------------------------------------------------ */
 
+struct trace {
+	uint64_t hash;
+	unsigned frames;
+};
+
+/* Ends with the frame of the program. */
+static _Unwind_Reason_Code add_frame(struct _Unwind_Context *context, void *arg)
+{
+	struct trace *t = arg;
+	uintptr_t at = _Unwind_GetIP(context);
+
+	t->hash = (t->hash ^ at) * 0x9e3779b97f4a7c15u;
+	t->hash ^= t->hash >> 29;
+	return at - program < program_size || ++t->frames == FRAMES ? _URC_END_OF_STACK
+								    : _URC_NO_REASON;
+}
+
+/* A library's allocation, the n-th of this key. */
+static void note_stack(uint64_t key, uint32_t n)
+{
+	struct trace t = {key, 0};
+	size_t at;
+
+	_Unwind_Backtrace(add_frame, &t);
+	at = t.hash % STACKS;
+	for (unsigned tries = 0; tries < STACKS; tries++, at = (at + 1) % STACKS) {
+		struct stack *s = &own_process->stacks[at];
+		uint64_t old = 0;
+
+		if (atomic_compare_exchange_strong(&s->hash, &old, t.hash)) {
+			s->key = key;
+			s->n = n;
+			s->by = last_call + 1;
+			return;
+		}
+		if (old == t.hash)
+			return;
+	}
+	own_process->full = 1;
+}
+
 static void count(uintptr_t site, unsigned call, unsigned library)
 {
 	uint64_t key = (uint64_t)site << 16 | call << 1 | library;
 	size_t at = (size_t)(key * 0x9e3779b97f4a7c15u >> 40);
+	uint32_t n;
 
 	if (!own_process)
 		return;
@@ -305,9 +358,11 @@ static void count(uintptr_t site, unsigned call, unsigned library)
 
 		if (atomic_load_explicit(&e->key, memory_order_relaxed) == key ||
 		    atomic_compare_exchange_strong(&e->key, &old, key) || old == key) {
-			atomic_fetch_add_explicit(&e->count, 1, memory_order_relaxed);
+			n = 1 + atomic_fetch_add_explicit(&e->count, 1, memory_order_relaxed);
 			if (library)
 				e->by = last_call + 1;
+			if (library && notes_stacks)
+				note_stack(key, n);
 			return;
 		}
 	}

@@ -35,10 +35,12 @@ def put(path, data, at=NEW, mode=0o644):
 
 class Scenario:
     """loose: paths that a failed run may leave in any state, such as the output of a command.
-    adapter: a personality of tests/simverbs."""
+    adapter: a personality of tests/simverbs.
+    shares: needs a file system on which files can share blocks."""
 
     name, streams, loose, key = "", False, (), KEY
     adapter, transport = None, "tcp"
+    shares = False
     slow = False    # only with --all, or by name
     prints = False  # failures are findings, on stdout
     codes = (0,)    # the exit codes if no call fails
@@ -213,6 +215,8 @@ def backed_up(top):
     os.link(t + "/twice", t + "/twice~")
     os.makedirs(t + "/a~")
     put(t + "/b~/below", b"old backup", OLD)
+    put(t + "/d/c~", b"older", OLD)
+    put(t + "/aside/a", b"oldest", OLD)
     if os.geteuid() == 0:
         os.chown(t + "/d", 7, 8)
         os.chown(t + "/gone", 7, 8)
@@ -396,6 +400,24 @@ Copy("moved-push", ["-aHAX", "--remove-source-files", "s/", "far:t"], lambda top
 Copy("bare-push", ["--remove-source-files", "f", "far:t"], bare)
 Copy("failed-local", ["-r", "--failed=/dev/null", "s/", "missing", "t"], few_over, codes=(23,))
 Copy("below-push", ["-a", "--files-from=list", "--exclude-from=rules", "s", "far:t"], listed_below)
+
+
+def shared_blocks(top):
+    """Files that are large enough to share blocks with their copies."""
+    put(top + "/s/a", noise(300_000, 37))
+    put(top + "/s/b", noise(500_000, 38))
+    put(top + "/s/d/c", noise(900_000, 39))
+    put(top + "/s/small", noise(2000, 40))
+    put(top + "/t/a", noise(200_000, 41), OLD)
+    with open(top + "/s/holes", "wb") as f:
+        f.truncate(8 * CELL)
+        f.seek(4 * CELL)
+        f.write(noise(CELL, 42))
+    os.utime(top + "/s/holes", (NEW, NEW))
+
+
+Copy("clone-local", ["-a", "s/", "t"], shared_blocks, shares=True)
+Copy("clone-fsync", ["-r", "--fsync", "--backup", "--lanes=1", "s/", "t"], shared_blocks, shares=True, backs_up=True)
 
 
 def fifo(top):

@@ -12,9 +12,9 @@ import subprocess
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 PROGRAMS = ("rdcp", "rdsend", "rdrecv", "rdbench", "rdcheck")
-PROCESSES, ENTRIES = 32, 4096       # as in every_call.c
-HEAD, PROCESS, ENTRY = struct.Struct("=IIII"), struct.Struct("=48sI12x"), struct.Struct("=QII")
-SHARED = HEAD.size + PROCESSES * (PROCESS.size + ENTRIES * ENTRY.size)
+PROCESSES, ENTRIES, STACKS = 32, 4096, 8192     # as in every_call.c
+HEAD, PROCESS, ENTRY, STACK = (struct.Struct("=" + s) for s in ("IIII", "48sI12x", "QII", "QQII"))
+SHARED = HEAD.size + PROCESSES * (PROCESS.size + ENTRIES * ENTRY.size + STACKS * STACK.size)
 
 Call = collections.namedtuple("Call", "number name result errnos way")
 
@@ -157,32 +157,40 @@ class Book:
         return found
 
 
-def read_record(path, book):
-    """(number of injected failures, {(role, name): count}). A name ends with ">CALL" if a library made the call."""
-    with open(path, "rb") as f:
-        data = f.read(HEAD.size)
-        processes, _, injected, _ = HEAD.unpack(data)
-        found = collections.Counter()
-        for _ in range(min(processes, PROCESSES)):
-            role, full = PROCESS.unpack(f.read(PROCESS.size))
-            entries = f.read(ENTRIES * ENTRY.size)
-            role = role.rstrip(b"\0").decode()
-            if full:
-                raise RuntimeError("%s has more call sites than there is room for" % role)
-            if not role:
-                continue
-            sites = book.of(role)
-            for key, count, by in ENTRY.iter_unpack(entries):
-                if not key:
-                    continue
-                call = BY_NUMBER[(key & 0xffff) >> 1].name
-                if key & 1:
-                    name = sites.name(key >> 16, BY_NUMBER[by - 1].name) + ">" + call
-                else:
-                    name = sites.name(key >> 16, call)
-                if name:
-                    found[role, name] += count
-    return injected, found
+class Record:
+    """What the processes of a run did. injected: the number of failures; counts: {(role, name): number of calls}. A name
+    ends with ">CALL" if a library made the call. firsts: {(role, name): {number of the first allocation on a stack}}."""
+
+    def __init__(self, path, book):
+        self.counts, self.firsts = collections.Counter(), collections.defaultdict(set)
+        with open(path, "rb") as f:
+            processes, _, self.injected, _ = HEAD.unpack(f.read(HEAD.size))
+            for _ in range(min(processes, PROCESSES)):
+                role, full = PROCESS.unpack(f.read(PROCESS.size))
+                entries, stacks = f.read(ENTRIES * ENTRY.size), f.read(STACKS * STACK.size)
+                role = role.rstrip(b"\0").decode()
+                if full:
+                    raise RuntimeError("%s has more call sites or stacks than there is room for" % role)
+                if role:
+                    self._add(role, book.of(role), entries, stacks)
+
+    def _add(self, role, sites, entries, stacks):
+        for key, count, by in ENTRY.iter_unpack(entries):
+            name = key and self._name(sites, key, by)
+            if name:
+                self.counts[role, name] += count
+        for _, key, n, by in STACK.iter_unpack(stacks if stacks.strip(b"\0") else b""):
+            name = key and self._name(sites, key, by)
+            if name:
+                self.firsts[role, name].add(n)
+
+    @staticmethod
+    def _name(sites, key, by):
+        call = BY_NUMBER[(key & 0xffff) >> 1].name
+        if not key & 1:
+            return sites.name(key >> 16, call)
+        name = sites.name(key >> 16, BY_NUMBER[by - 1].name)
+        return name and name + ">" + call
 
 
 # What a simulated adapter can be ordered to do (tests/simverbs/order.h): enum ibv_wc_status, enum rdma_cm_event_type.

@@ -15,7 +15,7 @@ import tempfile
 import time
 
 import scenarios
-from sites import ROOT, SHARED, number_of, read_record, scratch
+from sites import ROOT, SHARED, Record, number_of, scratch
 
 sys.path[:0] = [str(ROOT / "tests" / "trees"), str(ROOT / "tests" / "rig"), str(ROOT / "tests" / "simverbs")]
 
@@ -82,11 +82,14 @@ def snapshot(top):
 
 
 class Run:
-    """Runs the commands of a scenario. codes and texts: the exit code and the stderr of each. fault: Point.environment()."""
+    """Runs the commands of a scenario. codes and texts: the exit code and the stderr of each. fault: Point.environment().
+    disk: a directory on a file system on which files can share blocks; None: there is none."""
+
+    disk = None
 
     def __init__(self, scenario, bin_, library=None, fault=None):
         self.scenario, self.bin = scenario, bin_
-        self.base = tempfile.mkdtemp(prefix="sluice-sweep-", dir=scratch())
+        self.base = tempfile.mkdtemp(prefix="sluice-sweep-", dir=self.disk if scenario.shares else scratch())
         self.top = self.base + "/w"
         self.codes, self.texts, self.late = [], [], []
         os.mkdir(self.top)
@@ -98,6 +101,8 @@ class Run:
                    ASAN_OPTIONS="verify_asan_link_order=0:allocator_may_return_null=1:exitcode=%d" % SANITIZER)
         if library:
             env.update(LD_PRELOAD=str(library), SWEEP_FILE=self.base + "/shared")
+            if not fault:
+                env["SWEEP_STACKS"] = "1"
         if scenario.streams:
             env["RD_KEY"] = scenario.key
         if scenario.adapter:
@@ -125,8 +130,9 @@ class Run:
         shutil.rmtree(self.base, ignore_errors=True)
 
     def record(self, book):
-        injected, sites = read_record(self.base + "/shared", book)
-        return injected or os.path.exists(self.base + "/mark"), sites
+        """(whether the planned failure happened, Record)"""
+        record = Record(self.base + "/shared", book)
+        return bool(record.injected) or os.path.exists(self.base + "/mark"), record
 
     def _start(self, argv, n):
         with open("%s/stderr-%d" % (self.base, n), "wb") as err, open("%s/stdout-%d" % (self.base, n), "wb") as out:
@@ -202,10 +208,14 @@ class Reference:
         if runs[0].after.keys() != runs[1].after.keys():
             raise RuntimeError("%s: two runs differ" % scenario.name)
         self.loose = {(p, f) for p in self.want for f in FIELDS if runs[0].after[p][f] != runs[1].after[p][f]}
-        self.sites = {}
+        self.sites = {}     # {(role, name): number of calls}
+        self.firsts = {}    # {(role, name): the numbers of the first allocations on each stack}
         for r in runs:
-            for key, count in r.record(book)[1].items() if book else ():
-                self.sites[key] = min(count, self.sites.get(key, count))
+            if book:
+                record = r.record(book)[1]
+                for key, count in record.counts.items():
+                    self.sites[key] = min(count, self.sites.get(key, count))
+                self.firsts = record.firsts
             r.close()
         if scenario.adapter and book and not any(":ibv_post_send" in site for _, site in self.sites):
             raise RuntimeError("%s: no data went over RDMA" % scenario.name)
