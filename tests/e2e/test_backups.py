@@ -191,6 +191,12 @@ def test_backup_of_a_deleted_file_replaces_no_backup_of_this_run(bench, tmp_path
     assert read(tmp_path / "t") == {"f~": b"new f~", "f~~": b"old f~", "f~~~": b"old f"}
 
 
+def test_file_whose_whole_name_is_the_suffix_is_spared(bench, tmp_path, way):
+    make(tmp_path, {"s": {}, "t": {"~": b"kept", "g": b"old"}})
+    r = copy(bench, tmp_path, way, "-b", "--delete")
+    assert r.code == 0 and read(tmp_path / "t") == {"~": b"kept", "g~": b"old"}, (r.code, r.errors())
+
+
 @pytest.mark.parametrize("aside", [None, "bk"])
 def test_older_backup_has_its_name_until_it_is_replaced(bench, tmp_path, way, aside):
     """A run that dies leaves the older backup or the new one."""

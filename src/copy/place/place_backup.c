@@ -21,7 +21,7 @@ bool backup_is(const struct place *p, const char *name)
 {
 	size_t len = strlen(name), more = strlen(p->suffix);
 
-	return place_backs_up(p) && !*p->backup_dir && len > more &&
+	return place_backs_up(p) && !*p->backup_dir && len >= more &&
 	       strcmp(name + len - more, p->suffix) == 0;
 }
 
