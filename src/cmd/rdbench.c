@@ -10,9 +10,9 @@
 
 static int check_bench_options(const struct options *o)
 {
-	if (o->measure_ms < 1)
+	if (o->measure.ms < 1)
 		return fail_as(OUT_USAGE, "--seconds must be greater than 0");
-	return o->plot ? plot_check(o->plot) : 0;
+	return o->measure.plot ? plot_check(o->measure.plot) : 0;
 }
 
 int main(int argc, char **argv)
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
 	bench_close(&b);
 	signals_end();
 	screen_end();
-	if (code == OUT_DONE && o.plot && plot_write(&b, o.plot)) {
+	if (code == OUT_DONE && o.measure.plot && plot_write(&b, o.measure.plot)) {
 		b.failure = *failed();
 		code = (int)b.failure.code;
 	}

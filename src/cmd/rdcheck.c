@@ -29,12 +29,12 @@ static void catch_signals(void)
 /* Without HOST nothing listens, but a mistyped address must not go unnoticed. */
 static int check_address(const struct options *o)
 {
-	int family = o->family == 4 ? AF_INET : o->family == 6 ? AF_INET6 : 0;
+	int family = o->network.family == 4 ? AF_INET : o->network.family == 6 ? AF_INET6 : 0;
 	union address at;
 
-	if (o->operand_count || !o->address[0])
+	if (o->operand_count || !o->network.address[0])
 		return 0;
-	return offer_place_resolve(o->address, family, &at);
+	return offer_place_resolve(o->network.address, family, &at);
 }
 
 static int run_check(struct check *c)

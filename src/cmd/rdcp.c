@@ -83,7 +83,7 @@ static int check_ssh_transport(const struct plan *p)
 
 	for (unsigned i = 0; i < p->count; i++)
 		remote = remote || p->sources[i].host[0];
-	if (p->o.want == TRANSPORT_SSH && !remote)
+	if (p->o.network.want == TRANSPORT_SSH && !remote)
 		return fail_as(OUT_USAGE, "--transport=ssh: neither SRC nor DST is remote");
 	return 0;
 }
@@ -240,14 +240,15 @@ static void copy_all_groups(struct plan *p, struct report *all)
 /* Lines on stdout would break the live line. */
 static bool prints_on_terminal(const struct options *o)
 {
-	return (o->json || o->itemize || o->rules.digest != CONTENT_NONE) && isatty(STDOUT_FILENO);
+	return (o->output.json || o->output.itemize || o->rules.digest != CONTENT_NONE) &&
+	       isatty(STDOUT_FILENO);
 }
 
 static void print_copy_report(const struct plan *p, const struct report *all)
 {
-	if (p->o.stats && !p->o.json)
+	if (p->o.output.stats && !p->o.output.json)
 		stats_print(all, stderr);
-	if (p->o.verbose && !p->o.quiet && all->failure.code == OUT_DONE)
+	if (p->o.output.verbose && !p->o.output.quiet && all->failure.code == OUT_DONE)
 		report_verbose(all, stderr);
 }
 
@@ -268,8 +269,8 @@ static int run_rdcp(struct plan *p)
 		process_exit_failed(RDCP);
 	}
 	progress_init(&p->progress, all.program,
-		      !p->o.quiet && !p->o.progress_s && !prints_on_terminal(&p->o),
-		      p->o.quiet ? 0 : p->o.progress_s);
+		      !p->o.output.quiet && !p->o.output.progress_s && !prints_on_terminal(&p->o),
+		      p->o.output.quiet ? 0 : p->o.output.progress_s);
 	copy_all_groups(p, &all);
 	signals_end();
 	screen_end();

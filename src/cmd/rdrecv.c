@@ -14,11 +14,11 @@
 static int listen_for_sender(struct stream_end *e, int family)
 {
 	const struct options *o = &e->options;
-	unsigned lo = e->port ? e->port : o->port_lo;
-	unsigned hi = e->port ? e->port : o->port_hi;
+	unsigned lo = e->port ? e->port : o->network.port_lo;
+	unsigned hi = e->port ? e->port : o->network.port_hi;
 	union address at = {.sa.sa_family = (sa_family_t)family};
 
-	if (o->address[0] && offer_place_resolve(o->address, family, &at))
+	if (o->network.address[0] && offer_place_resolve(o->network.address, family, &at))
 		return -1;
 	return porter_listen_tcp(e->porter, at.sa.sa_family ? &at : NULL, lo, hi);
 }
@@ -33,9 +33,10 @@ static int accept_sender(struct stream_end *e, int left_ms, struct channel **ch,
 	(void)left_ms;
 	if (porter_new(so->tos, &e->porter) || listen_for_sender(e, so->family))
 		return -1;
-	if (o->verbose || !e->port)
+	if (o->output.verbose || !e->port)
 		fprintf(stderr, "%s: listening on %s:%u\n", program_name(RDRECV),
-			o->address[0] ? o->address : "*", porter_tcp_port(e->porter));
+			o->network.address[0] ? o->network.address : "*",
+			porter_tcp_port(e->porter));
 	if (porter_admit(e->porter, &e->key, deadline_ms, ch))
 		return -1;
 	so->porter = e->porter;

@@ -17,13 +17,14 @@ static int dial_receiver(struct stream_end *e, int left_ms, struct channel **ch,
 		.family = so->family,
 		.tos = so->tos,
 		.timeout_ms = left_ms,
-		.silence_ms = e->options.timeout_ms,
+		.silence_ms = e->options.network.timeout_ms,
 		.key = &e->key,
 	};
 	union address from;
 
 	/* The session ignores an address that it can't resolve: it only prefers it. */
-	if (e->options.address[0] && offer_place_resolve(e->options.address, so->family, &from))
+	if (e->options.network.address[0] &&
+	    offer_place_resolve(e->options.network.address, so->family, &from))
 		return -1;
 	snprintf(so->peer, sizeof so->peer, "%s", e->host);
 	return dial_connect(&o, ch, &so->dialed);

@@ -47,7 +47,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 	expect(dup2(nowhere, STDOUT_FILENO) >= 0);
 	log_setup("fuzz", LOG_ERROR);
 	options.program = RDCP;
-	options.itemize = options.json = true;
+	options.output.itemize = options.output.json = true;
 	options.rules.digest = CONTENT_SHA256;
 	expect(events_begin(&options, false) == 0);
 	return 0;
@@ -116,11 +116,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return -1;
 	memset(&c, 0, sizeof c);
 	c.job = &job;
-	options.want = kind & WANTS_SSH   ? TRANSPORT_SSH
-		       : kind & WANTS_TCP ? TRANSPORT_TCP
-					  : TRANSPORT_AUTO;
-	options.quiet = where & QUIET;
-	options.timeout_ms = 1000;
+	options.network.want = kind & WANTS_SSH   ? TRANSPORT_SSH
+			       : kind & WANTS_TCP ? TRANSPORT_TCP
+						  : TRANSPORT_AUTO;
+	options.output.quiet = where & QUIET;
+	options.network.timeout_ms = 1000;
 	job.measure = kind & MEASURES ? &measure : NULL;
 	job.added = kind & BRINGS ? &added : NULL;
 	link_begin(&c, END_SOURCE, where & SOURCE_FAR ? "user@source" : "", where);

@@ -92,9 +92,9 @@ static void call(const char *host)
 {
 	static struct end_pipe l;
 	struct options o = {.program = RDCHECK,
-			    .rdcp_path = how & IN_A_PLACE ? "/opt/rdcp" : "rdcp",
-			    .rsh = how & NO_SSH ? "rsh" : NULL,
-			    .timeout_ms = 50};
+			    .remote.rdcp_path = how & IN_A_PLACE ? "/opt/rdcp" : "rdcp",
+			    .remote.rsh = how & NO_SSH ? "rsh" : NULL,
+			    .network.timeout_ms = 50};
 	unsigned found = 0;
 	struct survey_call c = {.o = &o, .host = host, .found = on_found, .ctx = &found};
 	uint64_t ns = 0;

@@ -83,17 +83,19 @@ static void use_texts(const struct options *o)
 	use_modes(o->rules.chmod);
 	if (owners_parse(o->rules.chown, &uid, &gid))
 		expect(failed()->code == OUT_USAGE);
-	expect(strlen(size_text(o->memory, text, sizeof text)) < 12);
+	expect(strlen(size_text(o->speed.memory, text, sizeof text)) < 12);
 	expect(strlen(time_text(o->size, text, sizeof text)) < 32);
 }
 
 static void expect_ranges(const struct options *o)
 {
-	expect(o->timeout_ms >= 1000 && o->connect_timeout_ms >= 0 && o->lanes <= LANE_COUNT_MAX);
-	expect(o->port_lo <= o->port_hi && o->port_hi <= 65535 && o->tos <= TOS_MOST);
-	expect(o->block_size == 0 ||
-	       (o->block_size >= LANE_BLOCK_MIN && o->block_size <= LANE_BLOCK_MAX));
-	expect(o->ssh_count <= SSH_ARGS_MAX && o->rules.digest < CONTENT_DIGESTS);
+	expect(o->network.timeout_ms >= 1000 && o->network.connect_timeout_ms >= 0 &&
+	       o->speed.lanes <= LANE_COUNT_MAX);
+	expect(o->network.port_lo <= o->network.port_hi && o->network.port_hi <= 65535 &&
+	       o->network.tos <= TOS_MOST);
+	expect(o->speed.block_size == 0 ||
+	       (o->speed.block_size >= LANE_BLOCK_MIN && o->speed.block_size <= LANE_BLOCK_MAX));
+	expect(o->remote.ssh_count <= SSH_ARGS_MAX && o->rules.digest < CONTENT_DIGESTS);
 	expect(!o->command || *o->command);
 }
 

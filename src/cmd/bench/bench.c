@@ -47,9 +47,9 @@ static void fill_point(struct point *p, const struct report *r, const struct mea
 static void show_point(struct bench *b, const struct point *p)
 {
 	char line[SCREEN_LINE_MAX], set[64], count[32] = "";
-	uint64_t every_ms = b->o->progress_s * UINT64_C(1000), now = clock_ms();
+	uint64_t every_ms = b->o->output.progress_s * UINT64_C(1000), now = clock_ms();
 
-	if (b->o->quiet || (every_ms ? now - b->line_ms < every_ms : !isatty(STDERR_FILENO)))
+	if (b->o->output.quiet || (every_ms ? now - b->line_ms < every_ms : !isatty(STDERR_FILENO)))
 		return;
 	/* The first points only find out what there is. */
 	if (b->planned)
@@ -83,14 +83,14 @@ int bench_measure(struct bench *b, enum bench_stage stage, const struct setting 
 	struct options o = *b->o;
 	static struct report r;
 	static struct measure m;
-	const char *names[] = {b->o->measure_source};
+	const char *names[] = {b->o->measure.source};
 	struct conductor_job j = {
 		.o = &o,
 		.source_host = "",
 		.sink_host = b->host,
 		.names = names,
 		.count = reads ? 1 : 0,
-		.target = writes ? b->o->measure_target : "",
+		.target = writes ? b->o->measure.target : "",
 		.progress = &b->progress,
 		.measure = &m,
 	};
@@ -102,15 +102,15 @@ int bench_measure(struct bench *b, enum bench_stage stage, const struct setting 
 	m.kept = &b->far;
 	*out = (struct point){.stage = stage, .set = *s};
 	o.rules.fsync = writes;
-	o.want = s->transport;
-	o.rdma_op = s->op;
-	o.lanes = s->lanes;
-	o.depth = s->depth;
-	o.block_size = s->block_size;
+	o.network.want = s->transport;
+	o.speed.rdma_op = s->op;
+	o.speed.lanes = s->lanes;
+	o.speed.depth = s->depth;
+	o.speed.block_size = s->block_size;
 	/* There are no files to report. */
-	o.json = false;
+	o.output.json = false;
 	/* Only the first session logs its properties. */
-	o.quiet = o.quiet || (b->began && o.verbose < 2);
+	o.output.quiet = o.output.quiet || (b->began && o.output.verbose < 2);
 	b->began = true;
 	if (!is_stdout_writable(b))
 		return -1;
@@ -130,7 +130,7 @@ static uint64_t choose_bytes(const struct bench *b, const struct setting *s, uin
 	uint64_t block = s->block_size ? s->block_size : 256 << 10;
 	uint64_t least = 4 * block * (s->lanes ? s->lanes : 1);
 	uint64_t warm = block * s->lanes * s->depth;
-	double bytes = b->expected_rate * b->o->measure_ms / 1000;
+	double bytes = b->expected_rate * b->o->measure.ms / 1000;
 
 	/* The sink does not count the bytes that first fill the lanes, up to half of all. */
 	bytes += bytes < (double)warm ? bytes : (double)warm;
@@ -164,7 +164,7 @@ static bool may_retry(struct bench *b)
 int bench_point(struct bench *b, enum bench_stage stage, const struct setting *s, uint64_t most,
 		struct point *out)
 {
-	uint64_t wanted_ns = (uint64_t)b->o->measure_ms * 1000000, bytes = 0, next;
+	uint64_t wanted_ns = (uint64_t)b->o->measure.ms * 1000000, bytes = 0, next;
 
 	for (unsigned i = 0; i < RUNS_MOST; i++) {
 		next = choose_bytes(b, s, most);

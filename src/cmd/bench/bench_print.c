@@ -68,15 +68,15 @@ char *setting_options(const struct bench *b, const struct setting *s, char *to, 
 		used = snprintf(to, size, "--lanes %u --depth %u --block-size %s", s->lanes,
 				s->depth, block_text(s->block_size, block, sizeof block));
 	/* The transport, if rdcp does not choose it by default, or if the user requested it. */
-	if ((!is_default && s->transport != usual->transport) || b->o->want)
+	if ((!is_default && s->transport != usual->transport) || b->o->network.want)
 		used += snprintf(to + used, size - (size_t)used, " --transport %s",
 				 transport_name((enum transport)s->transport));
-	if (s->op > RDMA_OP_SEND || (s->op && b->o->rdma_op))
+	if (s->op > RDMA_OP_SEND || (s->op && b->o->speed.rdma_op))
 		used += snprintf(to + used, size - (size_t)used, " --rdma-op %s", op_names[s->op]);
 	/* The result depends on the limit of memory, so the advice repeats it. */
-	if (!is_default && b->best->shrunk && b->o->memory != UINT64_MAX)
+	if (!is_default && b->best->shrunk && b->o->speed.memory != UINT64_MAX)
 		snprintf(to + used, size - (size_t)used, " --memory %llu",
-			 (unsigned long long)b->o->memory);
+			 (unsigned long long)b->o->speed.memory);
 	return to;
 }
 
@@ -162,8 +162,8 @@ static void text_start(const struct bench *b)
 		printf("from this host to %s", escape(host, sizeof host, b->host, strlen(b->host)));
 	else
 		printf("within this host");
-	printf(", %.3g s a point\n", b->o->measure_ms / 1000.0);
-	if (!b->o->measure_source && !b->o->measure_target)
+	printf(", %.3g s a point\n", b->o->measure.ms / 1000.0);
+	if (!b->o->measure.source && !b->o->measure.target)
 		printf("disks are not measured; use --source and --target\n");
 }
 
@@ -219,7 +219,7 @@ static void text_stage(const struct bench *b, const struct point *p)
 		[STAGE_TARGET] = "until all data is on disk",
 		[STAGE_END_TO_END] = "from disk to disk",
 	};
-	bool first = p->stage == (b->o->measure_source ? STAGE_SOURCE : STAGE_NETWORK);
+	bool first = p->stage == (b->o->measure.source ? STAGE_SOURCE : STAGE_NETWORK);
 	char set[64], name[40], size[32], rate[RATE_TEXT];
 
 	if (first)
@@ -298,10 +298,10 @@ int stdout_error(void)
 
 void print_start(const struct bench *b)
 {
-	if (b->o->json) {
+	if (b->o->output.json) {
 		printf("{\"v\": 1, \"type\": \"start\", \"program\": \"rdbench\", \"host\": ");
 		json_text(stdout, b->host);
-		printf(", \"seconds\": %.3f}\n", b->o->measure_ms / 1000.0);
+		printf(", \"seconds\": %.3f}\n", b->o->measure.ms / 1000.0);
 	} else {
 		text_start(b);
 	}
@@ -310,21 +310,21 @@ void print_start(const struct bench *b)
 
 void print_point(const struct bench *b, const struct point *p)
 {
-	if (b->o->json)
+	if (b->o->output.json)
 		json_point("point", p);
 	flush_stdout();
 }
 
 void print_series(const struct bench *b, const struct series *s)
 {
-	if (!b->o->json)
+	if (!b->o->output.json)
 		text_series(b, s);
 	flush_stdout();
 }
 
 void print_again(const struct bench *b, const struct point *p, bool first)
 {
-	if (b->o->json)
+	if (b->o->output.json)
 		json_point("again", p);
 	else
 		text_again(p, first);
@@ -333,14 +333,14 @@ void print_again(const struct bench *b, const struct point *p, bool first)
 
 void print_latency(const struct bench *b)
 {
-	if (!b->o->json)
+	if (!b->o->output.json)
 		text_latency(b);
 	flush_stdout();
 }
 
 void print_stage(const struct bench *b, const struct point *p)
 {
-	if (b->o->json)
+	if (b->o->output.json)
 		json_point("stage", p);
 	else
 		text_stage(b, p);
@@ -349,7 +349,7 @@ void print_stage(const struct bench *b, const struct point *p)
 
 void print_summary(const struct bench *b)
 {
-	if (b->o->json)
+	if (b->o->output.json)
 		json_summary(b);
 	else if (b->by_itself.ns)
 		text_summary(b);

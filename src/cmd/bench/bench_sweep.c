@@ -45,8 +45,8 @@ static void add_step(struct bench *b, unsigned transport, unsigned op, unsigned 
 	struct setting s = {
 		.transport = transport,
 		.op = op,
-		.lanes = b->o->lanes ? b->o->lanes : ladder[step].lanes,
-		.depth = b->o->depth ? b->o->depth : ladder[step].depth,
+		.lanes = b->o->speed.lanes ? b->o->speed.lanes : ladder[step].lanes,
+		.depth = b->o->speed.depth ? b->o->speed.depth : ladder[step].depth,
 	};
 
 	add_series(b, &s);
@@ -73,22 +73,23 @@ static bool is_iwarp(const char *how)
 static void plan_series(struct bench *b, const struct point *first)
 {
 	bool rdma = first->transport == TRANSPORT_RDMA;
-	unsigned op = rdma && b->o->rdma_op == RDMA_OP_AUTO ? RDMA_OP_SEND : b->o->rdma_op;
+	unsigned op =
+		rdma && b->o->speed.rdma_op == RDMA_OP_AUTO ? RDMA_OP_SEND : b->o->speed.rdma_op;
 	unsigned other = rdma && strncmp(first->how, "rdma ", 5) == 0 && is_iwarp(first->how + 5)
 				 ? RDMA_OP_WRITE_SEND
 				 : RDMA_OP_WRITE_IMM;
 
 	for (unsigned i = 0; i < STEPS; i++)
 		add_step(b, first->transport, rdma ? op : RDMA_OP_AUTO, i);
-	if (rdma && b->o->rdma_op == RDMA_OP_AUTO)
+	if (rdma && b->o->speed.rdma_op == RDMA_OP_AUTO)
 		add_step(b, TRANSPORT_RDMA, other, MOST);
-	if (rdma && b->o->want == TRANSPORT_AUTO)
+	if (rdma && b->o->network.want == TRANSPORT_AUTO)
 		add_step(b, TRANSPORT_TCP, RDMA_OP_AUTO, MOST);
-	b->planned = b->series_count * (b->o->block_size ? 1 : BLOCKS);
+	b->planned = b->series_count * (b->o->speed.block_size ? 1 : BLOCKS);
 	b->planned += (b->planned < FINALISTS ? b->planned : FINALISTS) + 3 +
-		      !!b->o->measure_source + !!b->o->measure_target +
-		      (b->o->measure_source && b->o->measure_target) +
-		      (rdma && b->o->want == TRANSPORT_AUTO);
+		      !!b->o->measure.source + !!b->o->measure.target +
+		      (b->o->measure.source && b->o->measure.target) +
+		      (rdma && b->o->network.want == TRANSPORT_AUTO);
 }
 
 /* ---- the sweep ------------------------------------------------------------------------ */
@@ -102,7 +103,7 @@ static bool is_side_series(const struct bench *b, const struct series *s)
 
 static int measure_series(struct bench *b, struct series *s, const struct series *before)
 {
-	unsigned count = b->o->block_size ? 1 : BLOCKS;
+	unsigned count = b->o->speed.block_size ? 1 : BLOCKS;
 	struct setting set = s->set;
 
 	if (before && before->count)
@@ -110,7 +111,8 @@ static int measure_series(struct bench *b, struct series *s, const struct series
 	for (unsigned i = 0; i < count; i++) {
 		struct point *p = &s->points[s->count];
 
-		set.block_size = b->o->block_size ? (uint32_t)b->o->block_size : blocks[i];
+		set.block_size =
+			b->o->speed.block_size ? (uint32_t)b->o->speed.block_size : blocks[i];
 		if (bench_point(b, STAGE_MEMORY, &set, UINT64_MAX, p))
 			return -1;
 		s->count++;
@@ -212,7 +214,7 @@ static void find_best(struct bench *b)
 /* Recommends the defaults if they are as fast, unless the user chose a setting. */
 static void choose_advice(struct bench *b)
 {
-	bool pinned = b->o->lanes || b->o->depth || b->o->block_size;
+	bool pinned = b->o->speed.lanes || b->o->speed.depth || b->o->speed.block_size;
 
 	b->advice = b->best;
 	if (!pinned && point_rate(&b->by_itself) * 100 >= point_rate(b->best) * NEAR_BEST)
@@ -242,7 +244,7 @@ static int measure_latency(struct bench *b, unsigned transport)
 	struct point *p = &b->latency[b->latency_count];
 
 	if (transport == TRANSPORT_RDMA)
-		set.op = b->o->rdma_op;
+		set.op = b->o->speed.rdma_op;
 	b->expected_rate = 0;
 	if (bench_point(b, STAGE_MEMORY, &set, UINT64_MAX, p))
 		return -1;
@@ -254,8 +256,9 @@ static int measure_latencies(struct bench *b)
 {
 	unsigned first = b->series[0].set.transport;
 
-	if (measure_latency(b, first) || (first == TRANSPORT_RDMA && b->o->want == TRANSPORT_AUTO &&
-					  measure_latency(b, TRANSPORT_TCP)))
+	if (measure_latency(b, first) ||
+	    (first == TRANSPORT_RDMA && b->o->network.want == TRANSPORT_AUTO &&
+	     measure_latency(b, TRANSPORT_TCP)))
 		return -1;
 	print_latency(b);
 	return 0;
@@ -272,7 +275,7 @@ static int measure_stage(struct bench *b, enum bench_stage stage, uint64_t most)
 /* The rate of the disk is unknown, and a file created for it takes time too: start small. */
 static int measure_disk(struct bench *b, enum bench_stage stage)
 {
-	b->expected_rate = DISK_FIRST * 1000.0 / b->o->measure_ms;
+	b->expected_rate = DISK_FIRST * 1000.0 / b->o->measure.ms;
 	return measure_stage(b, stage, UINT64_MAX);
 }
 
@@ -294,18 +297,18 @@ static int measure_end_to_end(struct bench *b)
 
 static int measure_stages(struct bench *b)
 {
-	struct setting none = {.transport = b->o->want, .op = b->o->rdma_op};
+	struct setting none = {.transport = b->o->network.want, .op = b->o->speed.rdma_op};
 
-	if (b->o->measure_source && measure_disk(b, STAGE_SOURCE))
+	if (b->o->measure.source && measure_disk(b, STAGE_SOURCE))
 		return -1;
 	b->expected_rate = point_rate(b->best);
 	if (measure_stage(b, STAGE_NETWORK, UINT64_MAX))
 		return -1;
 	b->stages[STAGE_MEMORY] = *b->best;
 	print_stage(b, &b->stages[STAGE_MEMORY]);
-	if (b->o->measure_target && measure_disk(b, STAGE_TARGET))
+	if (b->o->measure.target && measure_disk(b, STAGE_TARGET))
 		return -1;
-	if (b->o->measure_source && b->o->measure_target && measure_end_to_end(b))
+	if (b->o->measure.source && b->o->measure.target && measure_end_to_end(b))
 		return -1;
 	b->expected_rate = point_rate(b->best);
 	if (bench_point(b, STAGE_MEMORY, &none, UINT64_MAX, &b->by_itself))
@@ -319,21 +322,22 @@ static int try_disks(struct bench *b, const struct setting *s)
 {
 	struct point p;
 
-	if (b->o->measure_source && bench_measure(b, STAGE_SOURCE, s, FIRST_BYTES, &p))
+	if (b->o->measure.source && bench_measure(b, STAGE_SOURCE, s, FIRST_BYTES, &p))
 		return -1;
-	return b->o->measure_target ? bench_measure(b, STAGE_TARGET, s, FIRST_BYTES, &p) : 0;
+	return b->o->measure.target ? bench_measure(b, STAGE_TARGET, s, FIRST_BYTES, &p) : 0;
 }
 
 int bench_run(struct bench *b)
 {
-	struct setting set = {.transport = b->o->want, .op = b->o->rdma_op};
+	struct setting set = {.transport = b->o->network.want, .op = b->o->speed.rdma_op};
 	struct point first;
 
 	print_start(b);
 	/* The first session shows the transport, and warms up both hosts. */
 	if (bench_measure(b, STAGE_MEMORY, &set, FIRST_BYTES, &first) || try_disks(b, &set))
 		return -1;
-	if (b->o->want == TRANSPORT_AUTO && first.transport != TRANSPORT_RDMA && first.why[0])
+	if (b->o->network.want == TRANSPORT_AUTO && first.transport != TRANSPORT_RDMA &&
+	    first.why[0])
 		log_info("RDMA is not measured: %s", first.why);
 	plan_series(b, &first);
 	nic_limit_find(NULL, first.how, &b->limit);

@@ -18,8 +18,8 @@ static const char *const state_names[] = {
 
 void findings_begin(struct findings *f, const struct options *o, const char *far)
 {
-	*f = (struct findings){.o = o, .tcp_is_enough = o->want == TRANSPORT_TCP};
-	if (!o->json)
+	*f = (struct findings){.o = o, .tcp_is_enough = o->network.want == TRANSPORT_TCP};
+	if (!o->output.json)
 		return;
 	fputs("{\"v\": 1, \"type\": \"start\", \"host\": ", stdout);
 	json_text(stdout, far);
@@ -55,7 +55,7 @@ static void print_line(struct findings *f, const struct msg_finding *m, enum fin
 	char text[4 * (FINDING_NAME + FINDING_SUBJECT + TEXT_MAX)], remedy[4 * TEXT_MAX + 16];
 	char line[FINDING_NAME + FINDING_SUBJECT + TEXT_MAX + 16];
 
-	if (f->o->quiet && state < FINDING_WARNING)
+	if (f->o->output.quiet && state < FINDING_WARNING)
 		return;
 	if (!f->titled) {
 		escape(text, sizeof text, f->host, strlen(f->host));
@@ -100,7 +100,7 @@ void findings_take(struct findings *f, const struct msg_finding *m)
 	    strcmp(m->name, "start") != 0 && strcmp(m->name, "versions") != 0)
 		state = FINDING_WARNING;
 	f->count[state]++;
-	if (f->o->json)
+	if (f->o->output.json)
 		print_json(f, m, state);
 	else
 		print_line(f, m, state);
@@ -127,12 +127,12 @@ void findings_end(const struct findings *f, enum outcome code)
 			      : code == OUT_TRANSPORT ? "not fit for"
 						      : "unknown whether fit for";
 
-	if (f->o->json)
+	if (f->o->output.json)
 		printf("{\"v\": 1, \"type\": \"summary\", \"fit\": %s, \"exit\": %d, \"failures\": "
 		       "%u, \"warnings\": %u}\n",
 		       code == OUT_DONE ? "true" : "false", (int)code, f->count[FINDING_FAILURE],
 		       f->count[FINDING_WARNING]);
-	else if (!f->o->quiet)
+	else if (!f->o->output.quiet)
 		printf("%s %s: %u failure%s, %u warning%s\n", verdict, what,
 		       f->count[FINDING_FAILURE], f->count[FINDING_FAILURE] == 1 ? "" : "s",
 		       f->count[FINDING_WARNING], f->count[FINDING_WARNING] == 1 ? "" : "s");

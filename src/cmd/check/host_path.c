@@ -133,8 +133,8 @@ static void look_at_routes(struct host_path *p)
 	for (unsigned i = 0; i < p->far_host.count; i++) {
 		const union address *a = &p->far_host.at[i].at;
 
-		if ((p->o->family == 4 && a->sa.sa_family != AF_INET) ||
-		    (p->o->family == 6 && a->sa.sa_family != AF_INET6))
+		if ((p->o->network.family == 4 && a->sa.sa_family != AF_INET) ||
+		    (p->o->network.family == 6 && a->sa.sa_family != AF_INET6))
 			continue;
 		any = look_at_route(p, &p->far_host.at[i]) || any;
 	}

@@ -75,15 +75,16 @@ static void report_ports(struct host_path *p, const char *address, const char *w
 /* TCP lanes fail: probes each address. */
 static void probe_tcp_addresses(struct host_path *p)
 {
-	unsigned lo = p->o->port_lo ? p->o->port_lo : PROBE_PORT;
-	unsigned hi = p->o->port_lo ? p->o->port_hi : PROBE_PORT + 100;
+	unsigned lo = p->o->network.port_lo ? p->o->network.port_lo : PROBE_PORT;
+	unsigned hi = p->o->network.port_lo ? p->o->network.port_hi : PROBE_PORT + 100;
 
 	for (unsigned i = 0; i < p->far_host.count; i++) {
 		const union address *a = &p->far_host.at[i].at;
 		char text[80], what[TEXT_MAX];
 		int err;
 
-		if (p->o->family && (p->o->family == 4) != (a->sa.sa_family == AF_INET))
+		if (p->o->network.family &&
+		    (p->o->network.family == 4) != (a->sa.sa_family == AF_INET))
 			continue;
 		err = probe_tcp_port(a, lo);
 		if (cancelled())
@@ -96,8 +97,8 @@ static void probe_tcp_addresses(struct host_path *p)
 /* Only RDMA lanes fail: reports the ports that RDMA needs. */
 static void report_rdma_ports(struct host_path *p)
 {
-	unsigned lo = p->o->port_lo ? p->o->port_lo : PROBE_PORT;
-	unsigned hi = p->o->port_lo ? p->o->port_hi : PROBE_PORT + 100;
+	unsigned lo = p->o->network.port_lo ? p->o->network.port_lo : PROBE_PORT;
+	unsigned hi = p->o->network.port_lo ? p->o->network.port_hi : PROBE_PORT + 100;
 
 	if (p->near_host.has_kind[ADAPTER_ROCE] && p->far_host.has_kind[ADAPTER_ROCE])
 		report_ports(p, "",

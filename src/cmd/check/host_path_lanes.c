@@ -90,12 +90,12 @@ static int run_once(struct lane_trial *r, const struct trial_setting *s)
 		.measure = &r->measure,
 	};
 
-	o.want = s->want;
-	o.lanes = s->lanes;
-	o.depth = s->depth;
-	o.block_size = s->block;
-	o.json = false;
-	o.quiet = o.quiet || !o.verbose;
+	o.network.want = s->want;
+	o.speed.lanes = s->lanes;
+	o.speed.depth = s->depth;
+	o.speed.block_size = s->block;
+	o.output.json = false;
+	o.output.quiet = o.output.quiet || !o.output.verbose;
 	r->measure = (struct measure){
 		.flags = START_MEMORY,
 		.bytes = s->bytes,
@@ -263,7 +263,7 @@ static void report_no_rdma(struct lane_trial *r)
 
 static void report_no_tcp(struct lane_trial *r)
 {
-	bool must = r->p->o->want == TRANSPORT_TCP;
+	bool must = r->p->o->network.want == TRANSPORT_TCP;
 	char whose[HOST_MAX + 4];
 
 	findings_add(r->p->findings, must ? FINDING_FAILURE : FINDING_WARNING, "tcp", "",
@@ -279,8 +279,9 @@ static void report_no_start(struct lane_trial *r, const struct failure *f)
 	char whose[HOST_MAX + 4];
 
 	findings_add(r->p->findings, FINDING_FAILURE, "start", "",
-		     r->p->o->address[0] ? "give --address a name or address that HOST has"
-					 : "repeat with -vv, which prints more of the cause",
+		     r->p->o->network.address[0]
+			     ? "give --address a name or address that HOST has"
+			     : "repeat with -vv, which prints more of the cause",
 		     "%s%s", format_host_prefix(r, f->text, whose, sizeof whose), f->text);
 }
 
@@ -305,7 +306,7 @@ static void try_transport(struct lane_trial *r, enum transport t, struct failure
 enum outcome host_path_test_lanes(struct host_path *p)
 {
 	static struct lane_trial r;
-	bool wants_rdma = p->o->want != TRANSPORT_TCP;
+	bool wants_rdma = p->o->network.want != TRANSPORT_TCP;
 
 	r.p = p;
 	end_pipe_init(&r.kept);

@@ -28,7 +28,7 @@ struct survey_client {
 
 static uint64_t frame_deadline(const struct survey_client *c)
 {
-	return clock_ms() + (uint64_t)c->call->o->timeout_ms;
+	return clock_ms() + (uint64_t)c->call->o->network.timeout_ms;
 }
 
 /* Returns 0 with the next frame, or -1 if the survey is gone, silent or violates the protocol. */

@@ -92,7 +92,7 @@ void options_settle(struct options *o)
 	if (o->rules.backup && !*o->rules.backup_dir && !*o->rules.suffix)
 		o->rules.suffix = "~";
 	/* Without it --dry-run would print nothing. */
-	o->itemize = o->itemize || (o->rules.dry_run && !o->json);
+	o->output.itemize = o->output.itemize || (o->rules.dry_run && !o->output.json);
 }
 
 struct rules options_rules(const struct options *o)
@@ -114,7 +114,7 @@ struct rules options_rules(const struct options *o)
 
 int options_check_conflicts(const struct options *o)
 {
-	if (o->key_file && o->key_fd >= 0)
+	if (o->key.file && o->key.fd >= 0)
 		return fail_as(OUT_USAGE,
 			       "--key-file and --key-fd cannot be combined: give one key");
 	if (o->rules.sparse && o->rules.no_sparse)
@@ -124,7 +124,7 @@ int options_check_conflicts(const struct options *o)
 			OUT_USAGE,
 			"--sparse and --inplace cannot be combined: --inplace must overwrite "
 			"old data with zeros");
-	if (o->timeout_ms < 1000)
+	if (o->network.timeout_ms < 1000)
 		return fail_as(OUT_USAGE, "--timeout must be at least 1 second");
 	return check_tree(o);
 }

@@ -19,15 +19,15 @@ static void set_defaults(struct options *o, enum program program)
 {
 	memset(o, 0, sizeof *o);
 	o->program = program;
-	o->memory = UINT64_MAX;
-	o->address = "";
-	o->timeout_ms = TIMEOUT_MS;
-	o->connect_timeout_ms = CONNECT_TIMEOUT_MS;
-	o->key_fd = -1;
+	o->speed.memory = UINT64_MAX;
+	o->network.address = "";
+	o->network.timeout_ms = TIMEOUT_MS;
+	o->network.connect_timeout_ms = CONNECT_TIMEOUT_MS;
+	o->key.fd = -1;
 	o->wait_ms = -1;
-	o->measure_ms = MEASURE_MS;
-	o->ssh = "ssh";
-	o->rdcp_path = "rdcp";
+	o->measure.ms = MEASURE_MS;
+	o->remote.ssh = "ssh";
+	o->remote.rdcp_path = "rdcp";
 	o->rules = RULES_PLAIN;
 }
 
@@ -56,7 +56,7 @@ static int set_transport(struct options *o, const char *arg)
 
 	for (unsigned i = 0; i < sizeof transports / sizeof *transports; i++) {
 		if (strcmp(arg, transports[i].name) == 0 && (transports[i].programs & o->program)) {
-			o->want = transports[i].value;
+			o->network.want = transports[i].value;
 			return 0;
 		}
 	}
@@ -76,14 +76,14 @@ static int set_rdma_op(struct options *o, const char *arg)
 {
 	static const char *const words[] = {"auto", "send", "write-imm", "write-send"};
 
-	return parse_keyword(words, RDMA_OP_WRITE_SEND + 1, arg, &o->rdma_op);
+	return parse_keyword(words, RDMA_OP_WRITE_SEND + 1, arg, &o->speed.rdma_op);
 }
 
 static int set_direct(struct options *o, const char *arg)
 {
 	static const char *const words[] = {"auto", "on", "off"};
 
-	return parse_keyword(words, DIRECTS, arg, &o->direct);
+	return parse_keyword(words, DIRECTS, arg, &o->speed.direct);
 }
 
 static int set_block(const char *arg, uint64_t *out)
@@ -102,8 +102,8 @@ static int set_progress(struct options *o, const char *arg)
 
 	if (arg && parse_number(arg, 1, 24 * 60 * 60, &seconds))
 		return -1;
-	o->progress = true;
-	o->progress_s = (unsigned)seconds;
+	o->output.progress = true;
+	o->output.progress_s = (unsigned)seconds;
 	return 0;
 }
 
@@ -123,12 +123,12 @@ static int add_ssh_option(struct options *o, char letter, const char *arg)
 	static char flags[128][3];
 	char *flag = flags[(unsigned char)letter & 127];
 
-	if (o->ssh_count + 2 > SSH_ARGS_MAX)
+	if (o->remote.ssh_count + 2 > SSH_ARGS_MAX)
 		return -1;
 	flag[0] = '-';
 	flag[1] = letter;
-	o->ssh_args[o->ssh_count++] = flag;
-	o->ssh_args[o->ssh_count++] = arg;
+	o->remote.ssh_args[o->remote.ssh_count++] = flag;
+	o->remote.ssh_args[o->remote.ssh_count++] = arg;
 	return 0;
 }
 
@@ -241,7 +241,7 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 	case KIND_SECONDS:
 		return parse_seconds(arg, at);
 	case KIND_PORTS:
-		return parse_ports(arg, &o->port_lo, &o->port_hi);
+		return parse_ports(arg, &o->network.port_lo, &o->network.port_hi);
 	case KIND_TOS:
 		return parse_tos(arg, at);
 	case KIND_NUMBER:
@@ -397,7 +397,7 @@ static int report_getopt_error(int c, char **argv)
 
 static void operand_counts(const struct options *o, unsigned *least, unsigned *most)
 {
-	unsigned key = o->key_file || o->key_fd >= 0 ? 0 : 1;
+	unsigned key = o->key.file || o->key.fd >= 0 ? 0 : 1;
 
 	if (!(o->program & PROGRAMS)) {
 		*least = 0;
@@ -425,7 +425,7 @@ static int check_operands(struct options *o)
 	if (o->operand_count < least)
 		return fail_as(OUT_USAGE, "%s is missing",
 			       o->operand_count == 0 && o->program == RDSEND ? "HOST"
-			       : o->operand_count == least - 2 + (o->key_file || o->key_fd >= 0)
+			       : o->operand_count == least - 2 + (o->key.file || o->key.fd >= 0)
 				       ? "PORT"
 				       : "KEY");
 	if (o->operand_count > most)
@@ -504,7 +504,7 @@ int options_parse(struct options *o, enum program program, int argc, char **argv
 		o->action = ACTION_HELP;
 	else if (take_options(o, argc, argv))
 		goto bad;
-	if (o->make_key && o->action == ACTION_RUN)
+	if (o->key.make && o->action == ACTION_RUN)
 		o->action = ACTION_MAKE_KEY;
 	if (o->action != ACTION_RUN)
 		return 0;

@@ -49,49 +49,68 @@ struct option_pattern {
 	const char *text;
 };
 
-struct options {
-	enum program program;
-	enum action action;
-
+/* What --help lists as one group, apart from the rules of a copy. */
+struct output_options {
 	unsigned verbose;
 	bool quiet, json, progress;
 	unsigned progress_s; /* 0: live, if stderr is a terminal */
-	unsigned family; /* 4, 6, or 0 for both */
-
-	unsigned want; /* enum transport */
-	unsigned lanes, depth; /* 0: default */
-	uint64_t block_size; /* 0: default */
-	uint64_t memory; /* UINT64_MAX: unlimited */
-	uint64_t bwlimit; /* bytes per second; 0: unlimited */
-	const char *address; /* or "" */
-	unsigned port_lo, port_hi;
-	unsigned rdma_op; /* enum rdma_op */
-	unsigned rails; /* 0: no bound */
-	unsigned tos; /* base/tos.h */
-	unsigned direct; /* enum direct */
-	int timeout_ms, connect_timeout_ms;
-
-	const char *key_file, *make_key;
-	int key_fd; /* -1: none */
-	uint64_t size; /* rdsend: size of the stream, for the ETA; 0: unknown */
-	int wait_ms; /* rdrecv; -1: without limit */
-	/* rdbench: disks to measure, and the plot; NULL: none. */
-	const char *measure_source, *measure_target, *plot;
-	int measure_ms; /* for each point */
-
-	struct rules rules; /* as given; options_rules() adds what they imply */
-	bool archive; /* -a: recursive, unless --files-from is given */
-	bool ignore_times, through_here, itemize, stats, from0;
-	const char *files_from, *failed, *log_file; /* or NULL */
-	/* Owned: --include, --exclude and lists of them, in order. */
-	struct option_pattern *patterns;
-	unsigned pattern_count;
-	size_t pattern_room;
-
+	bool itemize, stats;
+	const char *failed, *log_file; /* or NULL */
+};
+struct remote_options {
 	const char *rsh; /* NULL: ssh */
 	const char *ssh, *rdcp_path;
 	const char *ssh_args[SSH_ARGS_MAX];
 	unsigned ssh_count;
+	bool through_here;
+};
+struct network_options {
+	unsigned family; /* 4, 6, or 0 for both */
+	unsigned want; /* enum transport */
+	uint64_t bwlimit; /* bytes per second; 0: unlimited */
+	const char *address; /* or "" */
+	unsigned port_lo, port_hi;
+	unsigned tos; /* base/tos.h */
+	int timeout_ms, connect_timeout_ms;
+};
+struct speed_options {
+	unsigned lanes, depth; /* 0: default */
+	uint64_t block_size; /* 0: default */
+	uint64_t memory; /* UINT64_MAX: unlimited */
+	unsigned rdma_op; /* enum rdma_op */
+	unsigned rails; /* 0: no bound */
+	unsigned direct; /* enum direct */
+};
+struct key_options {
+	const char *file, *make;
+	int fd; /* -1: none */
+};
+struct measure_options { /* rdbench */
+	const char *source, *target, *plot; /* disks to measure, and the plot; NULL: none */
+	int ms; /* for each point */
+};
+
+struct options {
+	enum program program;
+	enum action action;
+
+	struct output_options output;
+	struct remote_options remote;
+	struct network_options network;
+	struct speed_options speed;
+	struct key_options key;
+	struct measure_options measure;
+	uint64_t size; /* rdsend: size of the stream, for the ETA; 0: unknown */
+	int wait_ms; /* rdrecv; -1: without limit */
+
+	struct rules rules; /* as given; options_rules() adds what they imply */
+	bool archive; /* -a: recursive, unless --files-from is given */
+	bool ignore_times, from0;
+	const char *files_from; /* or NULL */
+	/* Owned: --include, --exclude and lists of them, in order. */
+	struct option_pattern *patterns;
+	unsigned pattern_count;
+	size_t pattern_room;
 
 	char **operands; /* owned; ends with NULL */
 	unsigned operand_count;
@@ -101,7 +120,8 @@ struct options {
 /* Whether the results for single files are needed for any output. */
 static inline bool options_want_events(const struct options *o)
 {
-	return o->itemize || o->json || o->failed || o->log_file || o->rules.digest != CONTENT_NONE;
+	return o->output.itemize || o->output.json || o->output.failed || o->output.log_file ||
+	       o->rules.digest != CONTENT_NONE;
 }
 
 /* The rules that both ends get. */

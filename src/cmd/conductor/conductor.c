@@ -24,8 +24,9 @@ struct end_pipe *conductor_other(struct conductor *c, const struct end_pipe *l)
 
 bool conductor_wants_ssh(const struct conductor *c)
 {
-	return c->job->o->want == TRANSPORT_SSH ||
-	       (c->job->o->through_here && c->pipes[END_SOURCE].far && c->pipes[END_SINK].far);
+	return c->job->o->network.want == TRANSPORT_SSH ||
+	       (c->job->o->remote.through_here && c->pipes[END_SOURCE].far &&
+		c->pipes[END_SINK].far);
 }
 
 /* ---- results and failures --------------------------------------------------------------- */
@@ -435,7 +436,7 @@ static void fill_report(const struct conductor *c, struct report *r)
 	r->counts = counts_join(&source->counts, &sink->counts);
 	r->source = source->times;
 	r->sink = sink->times;
-	r->bwlimit = c->job->o->bwlimit;
+	r->bwlimit = c->job->o->network.bwlimit;
 	r->failure = c->cause;
 	snprintf(r->host, sizeof r->host, "%s", c->cause_host);
 	if (c->job->measure) {

@@ -27,7 +27,7 @@ static unsigned verdict_wait_ms(struct conductor *c, const struct end_pipe *l)
 	uint64_t silence = clock_ms() - other->last_read_ms;
 
 	if (l->verdict.code == OUT_TIMEOUT ||
-	    (l->verdict.code != OUT_DONE && silence > (uint64_t)c->job->o->timeout_ms / 2))
+	    (l->verdict.code != OUT_DONE && silence > (uint64_t)c->job->o->network.timeout_ms / 2))
 		return SILENT_VERDICT_WAIT_MS;
 	return VERDICT_WAIT_MS;
 }
@@ -86,12 +86,12 @@ static int take_detour(struct conductor *c, const char *why)
 		.ctx = from,
 	};
 
-	enum log_level level = c->job->o->quiet ? LOG_DEBUG : LOG_WARN;
+	enum log_level level = c->job->o->output.quiet ? LOG_DEBUG : LOG_WARN;
 
 	if (c->detoured)
 		return 0;
 	c->detoured = true;
-	if (c->job->o->want == TRANSPORT_TCP || c->job->o->want == TRANSPORT_RDMA)
+	if (c->job->o->network.want == TRANSPORT_TCP || c->job->o->network.want == TRANSPORT_RDMA)
 		return fail_as(OUT_TRANSPORT, "no direct connection between %s and %s: %s%s",
 			       from->name, to->name, why,
 			       c->job->measure ? ""

@@ -20,20 +20,22 @@ int explain_exit(const struct end_pipe *l, const struct options *o, int status)
 {
 	char how[128];
 
-	if (l->far && WIFEXITED(status) && WEXITSTATUS(status) == 127 && strchr(o->rdcp_path, '/'))
+	if (l->far && WIFEXITED(status) && WEXITSTATUS(status) == 127 &&
+	    strchr(o->remote.rdcp_path, '/'))
 		return fail_as(OUT_START,
 			       "%s is not on %s: install rdcp there or correct --rdcp-path",
-			       o->rdcp_path, l->name);
+			       o->remote.rdcp_path, l->name);
 	if (l->far && WIFEXITED(status) && WEXITSTATUS(status) == 127)
 		return fail_as(OUT_START,
 			       "%s is not on the PATH of %s: install it there or use --rdcp-path",
-			       o->rdcp_path, l->name);
+			       o->remote.rdcp_path, l->name);
 	if (l->far && WIFEXITED(status) && WEXITSTATUS(status) == 255)
-		return fail_as(OUT_START, "%s to %s failed", o->rsh ? "--rsh" : "ssh", l->name);
+		return fail_as(OUT_START, "%s to %s failed", o->remote.rsh ? "--rsh" : "ssh",
+			       l->name);
 	child_end_text(status, how, sizeof how);
-	if (l->far && o->rsh)
-		return fail_as(OUT_START, "--rsh=%s for rdcp on %s %s before its greeting", o->rsh,
-			       l->name, how);
+	if (l->far && o->remote.rsh)
+		return fail_as(OUT_START, "--rsh=%s for rdcp on %s %s before its greeting",
+			       o->remote.rsh, l->name, how);
 	if (l->far)
 		return fail_as(OUT_START, "rdcp on %s %s before its greeting", l->name, how);
 	return fail_as(OUT_START, "the end on this host %s before its greeting", how);

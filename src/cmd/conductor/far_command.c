@@ -78,12 +78,12 @@ static void add_ssh_args(struct far_command *c, const struct options *o)
 		"-oRequestTTY=no",
 	};
 
-	add_arg(c, o->ssh);
+	add_arg(c, o->remote.ssh);
 	for (unsigned i = 0; i < sizeof fixed / sizeof *fixed; i++)
 		add_arg(c, fixed[i]);
-	if (o->family)
-		add_arg(c, o->family == 4 ? "-4" : "-6");
-	if (o->quiet)
+	if (o->network.family)
+		add_arg(c, o->network.family == 4 ? "-4" : "-6");
+	if (o->output.quiet)
 		add_arg(c, "-q");
 }
 
@@ -93,20 +93,20 @@ int far_command(const struct options *o, const char *host, const char *verb,
 	size_t used;
 
 	out->argc = 0;
-	if (!o->rsh)
+	if (!o->remote.rsh)
 		add_ssh_args(out, o);
-	else if (add_rsh_words(out, o->rsh))
+	else if (add_rsh_words(out, o->remote.rsh))
 		return -1;
-	for (unsigned i = 0; i < o->ssh_count; i++)
-		add_arg(out, o->ssh_args[i]);
-	if (!o->rsh)
+	for (unsigned i = 0; i < o->remote.ssh_count; i++)
+		add_arg(out, o->remote.ssh_args[i]);
+	if (!o->remote.rsh)
 		add_arg(out, "--");
 	add_arg(out, host);
-	if (shell_quote(o->rdcp_path, out->remote, sizeof out->remote - 32))
+	if (shell_quote(o->remote.rdcp_path, out->remote, sizeof out->remote - 32))
 		return fail_as(OUT_USAGE,
 			       "--rdcp-path %s: too long, or an invalid user name after ~",
-			       o->rdcp_path);
-	if (o->rsh) {
+			       o->remote.rdcp_path);
+	if (o->remote.rsh) {
 		/* The program of --rsh need not start a shell (docker exec), so pass separate
 		 * words. */
 		add_arg(out, out->remote);

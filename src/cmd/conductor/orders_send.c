@@ -54,7 +54,7 @@ static int send_start(const struct orders_send *d, int i, const uint8_t secret[s
 	snprintf(m.host, sizeof m.host, "%s", l->name);
 	snprintf(m.peer, sizeof m.peer, "%s", d->pipes[1 - i].name);
 	if (d->listener == i)
-		snprintf(m.address, sizeof m.address, "%s", o->address);
+		snprintf(m.address, sizeof m.address, "%s", o->network.address);
 	if (i == END_SINK)
 		snprintf(m.target, sizeof m.target, "%s", d->job->target);
 	msg_start_encode(&w, &m);

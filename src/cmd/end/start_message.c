@@ -32,27 +32,28 @@ int start_message_make(const struct options *o, struct msg_start *m)
 
 	*m = (struct msg_start){
 		.version = PROTOCOL_VERSION,
-		.want = (uint8_t)o->want,
-		.verbose = o->verbose > 3 ? 3 : (uint8_t)o->verbose,
-		.flags = rules_flags(&rules) | (o->quiet ? START_QUIET : 0) |
-			 (o->family == 4 ? START_IPV4 : 0) | (o->family == 6 ? START_IPV6 : 0),
-		.lanes = (uint16_t)o->lanes,
-		.depth = (uint16_t)o->depth,
-		.block_size = (uint32_t)o->block_size,
-		.memory = o->memory,
-		.bwlimit = o->bwlimit,
-		.timeout_ms = (uint32_t)o->timeout_ms,
-		.connect_timeout_ms = (uint32_t)o->connect_timeout_ms,
-		.port_lo = (uint16_t)o->port_lo,
-		.port_hi = (uint16_t)o->port_hi,
+		.want = (uint8_t)o->network.want,
+		.verbose = o->output.verbose > 3 ? 3 : (uint8_t)o->output.verbose,
+		.flags = rules_flags(&rules) | (o->output.quiet ? START_QUIET : 0) |
+			 (o->network.family == 4 ? START_IPV4 : 0) |
+			 (o->network.family == 6 ? START_IPV6 : 0),
+		.lanes = (uint16_t)o->speed.lanes,
+		.depth = (uint16_t)o->speed.depth,
+		.block_size = (uint32_t)o->speed.block_size,
+		.memory = o->speed.memory,
+		.bwlimit = o->network.bwlimit,
+		.timeout_ms = (uint32_t)o->network.timeout_ms,
+		.connect_timeout_ms = (uint32_t)o->network.connect_timeout_ms,
+		.port_lo = (uint16_t)o->network.port_lo,
+		.port_hi = (uint16_t)o->network.port_hi,
 		.min_size = rules.min_size,
 		.max_size = rules.max_size,
 		.max_delete = rules.max_delete,
 		.digest = (uint8_t)rules.digest,
-		.rdma_op = (uint8_t)o->rdma_op,
-		.rails = (uint16_t)o->rails,
-		.direct = (uint8_t)o->direct,
-		.tos = (uint16_t)o->tos,
+		.rdma_op = (uint8_t)o->speed.rdma_op,
+		.rails = (uint16_t)o->speed.rails,
+		.direct = (uint8_t)o->speed.direct,
+		.tos = (uint16_t)o->network.tos,
 	};
 	return copy_texts(&rules, m);
 }

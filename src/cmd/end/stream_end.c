@@ -64,10 +64,10 @@ static int read_key(struct stream_end *e, char *operand)
 {
 	const struct options *o = &e->options;
 
-	if (o->key_file)
-		return psk_from_file(o->key_file, &e->key);
-	if (o->key_fd >= 0)
-		return psk_from_fd(o->key_fd, &e->key);
+	if (o->key.file)
+		return psk_from_file(o->key.file, &e->key);
+	if (o->key.fd >= 0)
+		return psk_from_fd(o->key.fd, &e->key);
 	if (strcmp(operand, "-") == 0)
 		return key_from_environment(&e->key);
 	return key_from_operand(operand, &e->key);
@@ -86,7 +86,7 @@ static int check_rdma_present(const struct options *o)
 {
 	char why[TEXT_MAX];
 
-	if (o->want != TRANSPORT_RDMA || verbs_present(why, sizeof why))
+	if (o->network.want != TRANSPORT_RDMA || verbs_present(why, sizeof why))
 		return 0;
 	return fail_as(OUT_TRANSPORT, "--transport=rdma is not possible: %s", why);
 }
@@ -200,7 +200,7 @@ static void gather_report(struct stream_end *e, int rc)
 	report_take(r, &e->work.verdict);
 	r->source = source ? result->times : result->peer_times;
 	r->sink = source ? result->peer_times : result->times;
-	r->bwlimit = e->options.bwlimit;
+	r->bwlimit = e->options.network.bwlimit;
 	if (rc)
 		end_work_failed_at(&e->work, &f, r->host);
 }
@@ -234,7 +234,7 @@ static int open_session_once(struct stream_end *e, uint64_t deadline_ms, struct 
  */
 static int open_stream_session(struct stream_end *e, struct session_opts *so, struct session **s)
 {
-	uint64_t deadline_ms = clock_ms() + (unsigned)e->options.connect_timeout_ms;
+	uint64_t deadline_ms = clock_ms() + (unsigned)e->options.network.connect_timeout_ms;
 	struct failure first = {0}, last;
 	char host[HOST_MAX], *failed_host = e->report.host;
 	bool again;
@@ -317,9 +317,9 @@ static void report_result(struct stream_end *e, bool stdout_is_data)
 		report_failure(r);
 	if (r->failure.code == OUT_FILE && !r->host[0])
 		report_command(e);
-	if (e->options.json)
+	if (e->options.output.json)
 		report_json(r, stdout_is_data ? stderr : stdout);
-	if (e->options.verbose && !e->options.quiet && r->failure.code == OUT_DONE)
+	if (e->options.output.verbose && !e->options.output.quiet && r->failure.code == OUT_DONE)
 		report_verbose(r, stderr);
 }
 
@@ -334,7 +334,7 @@ static int make_start(struct stream_end *e, enum role role)
 	if (role == ROLE_SINK)
 		m->flags |= START_LISTENS;
 	gethostname(m->host, sizeof m->host - 1);
-	snprintf(m->address, sizeof m->address, "%s", e->options.address);
+	snprintf(m->address, sizeof m->address, "%s", e->options.network.address);
 	orders_settle(&e->work.orders);
 	return 0;
 }
@@ -342,7 +342,7 @@ static int make_start(struct stream_end *e, enum role role)
 _Noreturn void stream_end_run(struct stream_end *e, enum role role, unsigned port_at)
 {
 	struct options *o = &e->options;
-	bool has_key = !o->key_file && o->key_fd < 0;
+	bool has_key = !o->key.file && o->key.fd < 0;
 	unsigned file_at = port_at + 1 + has_key;
 	const char *port = o->operands[port_at];
 	bool stdout_is_data, ended;
@@ -382,8 +382,9 @@ _Noreturn void stream_end_run(struct stream_end *e, enum role role, unsigned por
 		exit_stream_end(e);
 	e->report.program = program_name(o->program);
 	progress_init(&e->progress, e->report.program,
-		      !o->quiet && !o->progress_s && (o->verbose || o->progress),
-		      o->quiet ? 0 : o->progress_s);
+		      !o->output.quiet && !o->output.progress_s &&
+			      (o->output.verbose || o->output.progress),
+		      o->output.quiet ? 0 : o->output.progress_s);
 	screen_begin(e->report.program, watch_nudge);
 	e->work.watch.work = run_stream_work;
 	e->work.watch.tick = update_progress;

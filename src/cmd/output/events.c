@@ -35,14 +35,14 @@ static void on_log(enum log_level level, const char *line)
 {
 	char text[LINE_ROOM];
 
-	if (events.o->verbose || repeated_lines_show(&events.repeated, line)) {
+	if (events.o->output.verbose || repeated_lines_show(&events.repeated, line)) {
 		escape(text, sizeof text, line, strlen(line));
 		screen_line(text);
 	}
 	if (events.log && level <= LOG_WARN)
 		log_file_add(events.log, level == LOG_ERROR ? "error" : "warning", line,
 			     strlen(line));
-	if (events.o->json && level == LOG_ERROR && events.out) {
+	if (events.o->output.json && level == LOG_ERROR && events.out) {
 		fputs("{\"v\": 1, \"type\": \"error\", \"text\": ", events.out);
 		json_text(events.out, line);
 		fputs("}\n", events.out);
@@ -53,11 +53,11 @@ int events_begin(const struct options *o, bool stdout_is_data)
 {
 	memset(&events, 0, sizeof events);
 	events.o = o;
-	if (o->log_file && log_file_open(o->log_file, &events.log))
+	if (o->output.log_file && log_file_open(o->output.log_file, &events.log))
 		return -1;
-	if (o->failed && failed_list_open(o->failed, &events.failed))
+	if (o->output.failed && failed_list_open(o->output.failed, &events.failed))
 		return -1;
-	if (o->json || o->itemize || o->rules.digest != CONTENT_NONE) {
+	if (o->output.json || o->output.itemize || o->rules.digest != CONTENT_NONE) {
 		events.out = spool_begin(stdout_is_data ? STDERR_FILENO : STDOUT_FILENO);
 		if (!events.out)
 			return -1;
@@ -102,7 +102,7 @@ void events_session(const char *source_host, const char *const *names, unsigned 
 			      !o->rules.relative && !o->rules.no_target_dir && len &&
 			      names[0][len - 1] != '/' && name_is_plain(last) &&
 			      !(source_host[0] && name_is_pattern(last));
-	if (o->json)
+	if (o->output.json)
 		print_json_start(source_host, names, count, sink_host, target);
 	if (events.log) {
 		char text[64];
@@ -236,11 +236,11 @@ void events_take(const struct msg_event *m)
 		name_in_source(m, &name, &len);
 		failed_list_add(events.failed, name, len);
 	}
-	if (o->json) {
+	if (o->output.json) {
 		print_json_event(m);
 		return;
 	}
-	if (o->itemize)
+	if (o->output.itemize)
 		print_change(m);
 	if (o->rules.digest != CONTENT_NONE)
 		print_digest(m);
@@ -248,7 +248,7 @@ void events_take(const struct msg_event *m)
 
 void events_progress(const struct progress_count *c, uint64_t now_ms)
 {
-	if (!events.o || !events.o->json || now_ms - events.progress_ms < PROGRESS_EVERY_MS)
+	if (!events.o || !events.o->output.json || now_ms - events.progress_ms < PROGRESS_EVERY_MS)
 		return;
 	if (events.progress_ms && (c->bytes || c->files))
 		fprintf(events.out,
@@ -315,7 +315,7 @@ int events_end(const struct report *all)
 	log_to(NULL);
 	if (events.log)
 		log_run_end(all);
-	if (events.o->json)
+	if (events.o->output.json)
 		report_json(all, events.out);
 	if (events.failed && failed_list_close(events.failed, is_list_complete(all->failure.code)))
 		rc = -1;

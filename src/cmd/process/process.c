@@ -47,10 +47,12 @@ void process_start_log(const struct options *o)
 {
 	enum log_level most = LOG_WARN;
 
-	if (o->quiet)
+	if (o->output.quiet)
 		most = LOG_ERROR;
-	else if (o->verbose)
-		most = o->verbose == 1 ? LOG_INFO : o->verbose == 2 ? LOG_DEBUG : LOG_TRACE;
+	else if (o->output.verbose)
+		most = o->output.verbose == 1   ? LOG_INFO
+		       : o->output.verbose == 2 ? LOG_DEBUG
+						: LOG_TRACE;
 	log_setup(program_name(o->program), most);
 }
 
@@ -73,7 +75,7 @@ _Noreturn void process_exit_failed(enum program program)
 
 static void make_key(const struct options *o)
 {
-	if (psk_make_file(o->make_key))
+	if (psk_make_file(o->key.make))
 		process_exit_failed(o->program);
 	process_exit(OUT_DONE);
 }

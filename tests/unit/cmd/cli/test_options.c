@@ -51,13 +51,13 @@ static void defaults_match_the_manual(void **state)
 
 	(void)state;
 	assert_int_equal(parse(&o, RDCP, "a", "b", NULL), 0);
-	assert_int_equal(o.timeout_ms, 15000);
-	assert_int_equal(o.connect_timeout_ms, 10000);
-	assert_int_equal(o.want, TRANSPORT_AUTO);
-	assert_int_equal(o.lanes, 0);
-	assert_true(o.memory == UINT64_MAX);
-	assert_int_equal(o.key_fd, -1);
-	assert_string_equal(o.rdcp_path, "rdcp");
+	assert_int_equal(o.network.timeout_ms, 15000);
+	assert_int_equal(o.network.connect_timeout_ms, 10000);
+	assert_int_equal(o.network.want, TRANSPORT_AUTO);
+	assert_int_equal(o.speed.lanes, 0);
+	assert_true(o.speed.memory == UINT64_MAX);
+	assert_int_equal(o.key.fd, -1);
+	assert_string_equal(o.remote.rdcp_path, "rdcp");
 	assert_int_equal(o.operand_count, 2);
 	options_free(&o);
 }
@@ -70,12 +70,12 @@ static void options_may_follow_operands(void **state)
 	assert_int_equal(parse(&o, RDCP, "-vv", "a", "--lanes=4", "b", "-pT", "--depth", "3",
 			       "--block-size=1M", "--bwlimit", "8gbit", "--memory=2k", NULL),
 			 0);
-	assert_int_equal(o.verbose, 2);
-	assert_int_equal(o.lanes, 4);
-	assert_int_equal(o.depth, 3);
-	assert_int_equal(o.block_size, 1 << 20);
-	assert_true(o.bwlimit == 1000000000);
-	assert_int_equal(o.memory, 2048);
+	assert_int_equal(o.output.verbose, 2);
+	assert_int_equal(o.speed.lanes, 4);
+	assert_int_equal(o.speed.depth, 3);
+	assert_int_equal(o.speed.block_size, 1 << 20);
+	assert_true(o.network.bwlimit == 1000000000);
+	assert_int_equal(o.speed.memory, 2048);
 	assert_true(o.rules.perms && o.rules.times && o.rules.atimes && o.rules.no_target_dir);
 	assert_false(o.rules.owner || o.rules.group || o.rules.recursive);
 	assert_int_equal(o.operand_count, 2);
@@ -89,11 +89,11 @@ static void progress_takes_optional_seconds(void **state)
 
 	(void)state;
 	assert_int_equal(parse(&o, RDCP, "--progress", "a", "b", NULL), 0);
-	assert_true(o.progress);
-	assert_int_equal(o.progress_s, 0);
+	assert_true(o.output.progress);
+	assert_int_equal(o.output.progress_s, 0);
 	options_free(&o);
 	assert_int_equal(parse(&o, RDCP, "--progress=7", "a", "b", NULL), 0);
-	assert_int_equal(o.progress_s, 7);
+	assert_int_equal(o.output.progress_s, 7);
 	options_free(&o);
 	refused("--progress", RDCP, "--progress=x", "a", "b");
 }
@@ -105,15 +105,15 @@ static void rdbench_and_rdcheck_take_one_host_at_most(void **state)
 	(void)state;
 	assert_int_equal(parse(&o, RDBENCH, NULL), 0);
 	assert_int_equal(o.operand_count, 0);
-	assert_int_equal(o.measure_ms, 1000);
+	assert_int_equal(o.measure.ms, 1000);
 	options_free(&o);
 	assert_int_equal(parse(&o, RDBENCH, "--source", "/data", "--target=t", "--seconds=0.25",
 			       "--plot=p.svg", "--lanes=2", "-P", "22", "--", "host", NULL),
 			 0);
-	assert_string_equal(o.measure_source, "/data");
-	assert_string_equal(o.measure_target, "t");
-	assert_string_equal(o.plot, "p.svg");
-	assert_int_equal(o.measure_ms, 250);
+	assert_string_equal(o.measure.source, "/data");
+	assert_string_equal(o.measure.target, "t");
+	assert_string_equal(o.measure.plot, "p.svg");
+	assert_int_equal(o.measure.ms, 250);
 	assert_null(o.command);
 	assert_string_equal(o.operands[0], "host");
 	options_free(&o);
@@ -138,9 +138,9 @@ static void ssh_options_are_passed_on(void **state)
 	assert_int_equal(parse(&o, RDCP, "-P", "2222", "-i", "id", "-oA=b", "-J", "hop", "a", "h:b",
 			       NULL),
 			 0);
-	assert_int_equal(o.ssh_count, 8);
+	assert_int_equal(o.remote.ssh_count, 8);
 	for (unsigned i = 0; i < 8; i++)
-		assert_string_equal(o.ssh_args[i], want[i]);
+		assert_string_equal(o.remote.ssh_args[i], want[i]);
 	options_free(&o);
 }
 
@@ -151,7 +151,7 @@ static void command_follows_double_dash(void **state)
 	(void)state;
 	assert_int_equal(parse(&o, RDSEND, "h", "7", "k", "--", "zfs", "-v", "send", NULL), 0);
 	assert_int_equal(o.operand_count, 3);
-	assert_int_equal(o.verbose, 0);
+	assert_int_equal(o.output.verbose, 0);
 	assert_string_equal(o.command[0], "zfs");
 	assert_string_equal(o.command[1], "-v");
 	options_free(&o);
@@ -384,10 +384,10 @@ static void dry_run_implies_itemize_changes(void **state)
 
 	(void)state;
 	assert_int_equal(parse(&o, RDCP, "-n", "a", "b", NULL), 0);
-	assert_true(o.rules.dry_run && o.itemize);
+	assert_true(o.rules.dry_run && o.output.itemize);
 	options_free(&o);
 	assert_int_equal(parse(&o, RDCP, "-n", "--json", "a", "b", NULL), 0);
-	assert_false(o.itemize);
+	assert_false(o.output.itemize);
 	options_free(&o);
 }
 
@@ -663,10 +663,10 @@ static void types_of_service_are_numbers_or_names(void **state)
 	for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++)
 		assert_int_equal(parse_tos(bad[i], &tos), -1);
 	assert_int_equal(parse(&o, RDCP, "a", "b", NULL), 0);
-	assert_int_equal(o.tos, 0);
+	assert_int_equal(o.network.tos, 0);
 	options_free(&o);
 	assert_int_equal(parse(&o, RDBENCH, "--tos=af21", "host", NULL), 0);
-	assert_int_equal(o.tos, 0x48 + 1);
+	assert_int_equal(o.network.tos, 0x48 + 1);
 	options_free(&o);
 	refused("--tos", RDSEND, "-T", "ef", "host", "7000");
 	refused("--tos", RDCP, "--dscp=ef", "a", "b");

@@ -115,7 +115,7 @@ static void deleted(const char *path)
 
 static void itemized_changes_match_rsync(void **state)
 {
-	const struct options o = {.itemize = true, .rules.recursive = true};
+	const struct options o = {.output.itemize = true, .rules.recursive = true};
 
 	(void)state;
 	begin_run(&o, "", "a");
@@ -167,7 +167,7 @@ static void printed_digests_can_be_checked(void **state)
 
 static void failed_files_are_listed(void **state)
 {
-	const struct options o = {.failed = failed_path, .rules.recursive = true};
+	const struct options o = {.output.failed = failed_path, .rules.recursive = true};
 	size_t len;
 
 	(void)state;
@@ -199,7 +199,7 @@ static void failed_files_are_listed(void **state)
 
 static void json_objects_are_printed(void **state)
 {
-	const struct options o = {.json = true, .rules.recursive = true};
+	const struct options o = {.output.json = true, .rules.recursive = true};
 	const struct progress_count c = {.bytes = 5, .total = 9, .files = 1};
 	const char *text;
 
@@ -231,7 +231,7 @@ static void json_objects_are_printed(void **state)
 
 static void log_file_is_appended_to(void **state)
 {
-	const struct options o = {.log_file = log_path, .rules.recursive = true};
+	const struct options o = {.output.log_file = log_path, .rules.recursive = true};
 	const char *text;
 	size_t len;
 
