@@ -230,8 +230,11 @@ int lane_broke(struct lane *l)
 		return lane_alive(l);
 	if (f->code == OUT_PROTOCOL)
 		return lane_die(l);
+	/* What this end saw comes before what the other one made of it. */
+	l->knows_cause = l->wire && l->wire->knows_cause;
 	pthread_mutex_lock(&l->lock);
-	if (l->break_ordered && l->break_epoch == l->epoch && l->break_why[0] != '\0')
+	if (!l->knows_cause && l->break_ordered && l->break_epoch == l->epoch &&
+	    l->break_why[0] != '\0')
 		snprintf(l->why, sizeof l->why, "%s", l->break_why);
 	else
 		snprintf(l->why, sizeof l->why, "%s", f->text);
@@ -334,6 +337,11 @@ bool lane_check(struct lane *l, uint32_t epoch)
 
 	lane_held(l, epoch, busy);
 	return busy;
+}
+
+bool lane_knows_cause(const struct lane *l)
+{
+	return l->knows_cause;
 }
 
 unsigned lane_barren(const struct lane *l)

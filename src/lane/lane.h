@@ -209,6 +209,9 @@ uint64_t lane_damaged(const struct lane *l);
 /* How many barren wires in a row there were, up to the last one: no block came through although the
  * source asked and the sink was waiting. 0 if the last wire was not barren. */
 unsigned lane_barren(const struct lane *l);
+/* Whether the reason that the mend function got is what broke the wire, as this end saw it. If not,
+ * the other end may know better. */
+bool lane_knows_cause(const struct lane *l);
 /* True if the lane had a wire before. */
 bool lane_had_wire(const struct lane *l);
 /* When the last sign arrived that blocks get through, or that the sink is busy (clock_ms). */

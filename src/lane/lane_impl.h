@@ -48,6 +48,7 @@ struct lane {
 	_Atomic uint32_t stated_depth;
 	bool mend_called; /* at least once */
 	char why[FAIL_TEXT_MAX]; /* why the last wire broke */
+	bool knows_cause; /* that is what broke it: see struct wire */
 	unsigned futile; /* wires since the last time one more block was stored */
 	uint64_t futile_stored;
 	uint64_t stopped_ms; /* see lane_stopped_ms() */

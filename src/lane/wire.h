@@ -65,6 +65,9 @@ struct wire {
 	_Atomic uint64_t received; /* sink: grows with all that arrives, even a part of a block */
 	uint32_t rtt_us; /* the shortest round-trip time measured; 0: unknown */
 	uint32_t mtu; /* of the network device under the wire; 0: unknown */
+	/* The failure of its calls is what broke it, and not only that the other end has ended it.
+	 */
+	bool knows_cause;
 	char name[96]; /* for messages: "tcp 10.0.0.1:7000" */
 };
 

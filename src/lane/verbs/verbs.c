@@ -8,8 +8,6 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -29,20 +27,6 @@ static const struct wire_ops verbs_ops;
 static struct verbs *verbs_of(struct wire *w)
 {
 	return (struct verbs *)w;
-}
-
-int verbs_fail(struct verbs *v, enum outcome code, const char *fmt, ...)
-{
-	struct failure f = {.code = code};
-	va_list ap;
-
-	if (v->why.code)
-		return fail_again(&v->why);
-	va_start(ap, fmt);
-	vsnprintf(f.text, sizeof f.text, fmt, ap);
-	va_end(ap);
-	v->why = f;
-	return fail_again(&v->why);
 }
 
 int verbs_new(struct lane *l, uint32_t epoch, struct verbs **out)
@@ -143,7 +127,7 @@ static bool is_broken(const struct verbs *v)
 static int work_failed(struct verbs *v, const struct ibv_wc *wc)
 {
 	if (wc->status == IBV_WC_WR_FLUSH_ERR)
-		return verbs_fail(v, OUT_PEER_LOST, "%s: the connection was closed", v->wire.name);
+		return verbs_ended(v, "%s: the connection was closed", v->wire.name);
 	return verbs_fail(v, OUT_PEER_LOST, "%s, queue pair 0x%x: %s: %s", v->wire.name,
 			  v->id->qp->qp_num, verbs_work_text(wc->wr_id),
 			  ibv_wc_status_str(wc->status));
@@ -221,8 +205,8 @@ static int work_done(struct verbs *v, const struct ibv_wc *wc)
 	}
 }
 
-/* Processes completions. Returns their number, or -1. */
-static int reap_completions(struct verbs *v)
+/* Processes completions. Returns their number, or -1 if they cannot be polled. */
+static int poll_completions(struct verbs *v)
 {
 	struct ibv_wc wc[REAP_MOST];
 	int n = ibv_poll_cq(v->cq, REAP_MOST, wc);
@@ -237,13 +221,24 @@ static int reap_completions(struct verbs *v)
 	}
 	for (int i = 0; i < n; i++)
 		work_done(v, &wc[i]);
-	return v->why.code ? fail_again(&v->why) : n;
+	return n;
 }
 
 void verbs_reap_last(struct verbs *v)
 {
-	while (!v->why.code && reap_completions(v) > 0)
+	while (!v->wire.knows_cause && poll_completions(v) > 0)
 		;
+}
+
+/* Processes completions. Returns their number, or -1 if the wire is broken. */
+static int reap_completions(struct verbs *v)
+{
+	int n = poll_completions(v);
+
+	if (!v->why.code)
+		return n;
+	verbs_reap_last(v);
+	return fail_again(&v->why);
 }
 
 /* An event of the adapter broke the wire. */
@@ -321,7 +316,7 @@ static int sleep_until(struct verbs *v, uint64_t until_ms)
 	if (fds[1].revents && verbs_take_events(v))
 		return -1;
 	if (fds[2].revents)
-		return verbs_fail(v, OUT_PEER_LOST, "%s: the lane was aborted", v->wire.name);
+		return verbs_ended(v, "%s: the lane was aborted", v->wire.name);
 	if (fds[4].revents)
 		verbs_async_read(v);
 	return 0;
@@ -335,9 +330,11 @@ int verbs_progress(struct verbs *v, uint64_t until_ms)
 		return fail_again(&v->why);
 	if (atomic_load(&v->struck))
 		return fail_struck(v);
-	if (atomic_load(&v->broken))
-		return verbs_fail(v, OUT_PEER_LOST, "%s: the connection was abandoned",
-				  v->wire.name);
+	if (atomic_load(&v->broken)) {
+		/* What broke the wire here may have made the other end give it up. */
+		verbs_reap_last(v);
+		return verbs_ended(v, "%s: the connection was abandoned", v->wire.name);
+	}
 	n = reap_completions(v);
 	if (n == 0)
 		n = spin_for_completion(v);

@@ -161,6 +161,9 @@ int verbs_event_failed(struct verbs *v, const struct cm_event *e)
 	 * an earlier connection. */
 	v->is_stale = e->what == RDMA_CM_EVENT_REJECTED && e->status == REJECT_STALE;
 	v->is_refused = is_refusal(v, e);
+	/* A refusal for lack of locked memory has the numbers. */
+	v->peer_knows = e->what == RDMA_CM_EVENT_DISCONNECTED ||
+			(e->why.code && e->why.code != OUT_MEMLOCK);
 	switch (e->what) {
 	case RDMA_CM_EVENT_REJECTED:
 		if (e->why.code)
@@ -206,7 +209,7 @@ static int fail_disconnected(struct verbs *v, enum rdma_cm_event_type what)
 	verbs_reap_last(v);
 	if (what == RDMA_CM_EVENT_DEVICE_REMOVAL)
 		return verbs_fail(v, OUT_PEER_LOST, "%s: the device was removed", v->wire.name);
-	return verbs_fail(v, OUT_PEER_LOST, "%s: the peer closed the connection", v->wire.name);
+	return verbs_ended(v, "%s: the peer closed the connection", v->wire.name);
 }
 
 /* If no RTU came, and rdma_notify() was not heard, the connection manager repeats its reply, and

@@ -6,8 +6,8 @@
  * A wire over RDMA verbs. Shared by verbs.c (moves blocks), verbs_op.c (the operation that moves
  * them), verbs_equip.c (queues and memory), verbs_prepare.c (memory that is registered before),
  * verbs_connect.c (connects), verbs_options.c (times and retries), verbs_event.c (events of the
- * connection manager), verbs_async.c (events of adapters) and verbs_listen.c (finds callers). For
- * the files of this folder only.
+ * connection manager), verbs_async.c (events of adapters), verbs_fail.c (why a wire broke) and
+ * verbs_listen.c (finds callers). For the files of this folder only.
  *
  * A wire has one RC queue pair on one librdmacm id, one completion queue for both directions, and
  * one protection domain. Blocks go as SENDs into posted receives, and no memory is registered for
@@ -105,6 +105,7 @@ struct verbs {
 	 */
 	bool may_pass, is_stale;
 	bool is_refused; /* the peer's program rejected the request, as far as that is known */
+	bool peer_knows; /* the attempt failed, and the peer has a better reason */
 	/* The attempt before, if its queue pair was stale. It exists until this one has a queue
 	 * pair, which otherwise could get the same number. */
 	struct verbs *stale;
@@ -146,7 +147,8 @@ struct verbs {
 
 	int wake; /* eventfd; readable once the wire is broken */
 	atomic_bool broken;
-	struct failure why; /* what broke the wire first; OUT_DONE: not broken */
+	/* Why the wire is broken, the first cause if there is one; OUT_DONE: not broken. */
+	struct failure why;
 };
 
 /* Places of hellos in the ring: ours, the peer's, and the second one, which a sink sends or a
@@ -172,9 +174,14 @@ void verbs_reap_last(struct verbs *v);
 /* Breaks the wire because a call failed, with its positive or negative errno, or because of an
  * event that has the reason. */
 int verbs_call_failed(struct verbs *v, int rc, const char *call);
-/* Breaks the wire for this reason, unless it is broken already. */
+
+/* ---- verbs_fail.c ---- */
+
+/* Breaks the wire for this reason, unless it is broken already. The second only reports that the
+ * connection has ended, and gives way to a cause. Return -1 with the reason that counts. */
 int verbs_fail(struct verbs *v, enum outcome code, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4), cold));
+int verbs_ended(struct verbs *v, const char *fmt, ...) __attribute__((format(printf, 2, 3), cold));
 
 /* ---- verbs_options.c ---- */
 

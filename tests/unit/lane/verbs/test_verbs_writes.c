@@ -338,6 +338,26 @@ static void test_write_beyond_the_ring_breaks_the_wire(void **state)
 	assert_sink_ends(&s, OUT_PEER_LOST, "not mended");
 }
 
+/*
+ * What arrives does not fit into the receive that is posted, and that breaks the wire while the
+ * sink holds a block. The other end notices first and says that the connection was closed.
+ */
+static void test_the_completion_that_broke_the_wire_is_its_reason(void **state)
+{
+	struct scene s;
+
+	(void)state;
+	scene_open(&s, door_op);
+	send_first(&s, BLOCK_EXTENT);
+	await_first(&s);
+	send_raw(&s, "longer than any notice is", NOTICE_SIZE + 8);
+	while (!verbs_progress(s.v, clock_ms() + LIMIT_MS))
+		;
+	lane_break(s.sink, 0, "the connection was closed");
+	atomic_store(&s.go_on, UINT32_MAX);
+	assert_sink_ends(&s, OUT_PEER_LOST, "local length error");
+}
+
 static bool filled_with(const volatile uint8_t *at, uint8_t byte)
 {
 	for (unsigned i = 0; i < LEN; i++) {
@@ -407,6 +427,7 @@ int main(void)
 		cmocka_unit_test(test_announced_block_that_was_not_written_is_refused),
 		cmocka_unit_test(test_unagreed_operation_is_refused),
 		cmocka_unit_test(test_write_beyond_the_ring_breaks_the_wire),
+		cmocka_unit_test(test_the_completion_that_broke_the_wire_is_its_reason),
 		cmocka_unit_test(test_records_are_safe_from_overwrites_while_in_use),
 		cmocka_unit_test(test_ends_with_different_operations_fail),
 	};
