@@ -127,6 +127,8 @@ static enum attempt_result attempt_failed(struct lane_end *e, uint32_t epoch)
 	struct failure f = *failed();
 
 	log_debug("lane %u epoch %u: %s", e->index, epoch, f.text);
+	e->attempt_epoch = epoch;
+	memcpy(e->attempt_why, f.text, sizeof e->attempt_why);
 	if (lane_aborted(e->lane) || mend_announce_over(e, epoch, f.text) < 0)
 		return ATTEMPT_FATAL;
 	fail_again(&f);
@@ -164,6 +166,8 @@ enum attempt_result mend_over_rail(struct lane_end *e, const struct rail *r, uin
 		if (rc == 0)
 			return attach_wire(e, epoch, w, TRANSPORT_RDMA);
 		result = attempt_failed(e, epoch);
+		if (rc == DIAL_PEER_KNOWS && result == ATTEMPT_FAILED)
+			return mend_add_peer_reason(e, epoch, deadline_ms);
 		if (rc < 0 || result != ATTEMPT_FAILED || clock_left(deadline_ms) <= pause_ms)
 			break;
 		if (pause_ms && lane_end_pause(e, pause_ms) < 0)
@@ -209,7 +213,7 @@ static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 	else
 		rc = tcp_take(e->lane, c->epoch, &s->key, c->fd, c->depth, &w);
 	if (rc)
-		offer_warn_unable(e);
+		offer_warn_unable(e, t);
 	if (rc)
 		return t == TRANSPORT_TCP ? attempt_over_tcp_failed(e, c->epoch)
 					  : attempt_failed(e, c->epoch);
@@ -477,18 +481,20 @@ static int accept_timeout(struct lane_end *e, bool first, enum connect_stage sta
 static enum attempt_result fail_no_caller(struct lane_end *e, bool first, int timeout_ms)
 {
 	bool rdma = e->s->terms.want == TRANSPORT_RDMA;
+	char why[FAIL_TEXT_MAX];
 
 	if (failed()->code != OUT_CONNECT || lane_aborted(e->lane))
 		return ATTEMPT_FATAL;
+	mend_format_reason(e, why);
 	if (first)
-		fail_as(OUT_CONNECT, "%s did not connect lane %u to %s port %u within %g s",
+		fail_as(OUT_CONNECT, "%s did not connect lane %u to %s port %u within %g s%s",
 			e->s->o.peer, e->index, rdma ? "RDMA" : "TCP",
 			rdma ? porter_rdma_port(e->s->porter) : porter_tcp_port(e->s->porter),
-			timeout_ms / 1000.0);
+			timeout_ms / 1000.0, why);
 	else
 		fail_as(OUT_PEER_LOST,
-			"lane %u could not be reconnected within %g s: %s did not connect",
-			e->index, timeout_ms / 1000.0, e->s->o.peer);
+			"lane %u could not be reconnected within %g s: %s did not connect%s",
+			e->index, timeout_ms / 1000.0, e->s->o.peer, why);
 	return ATTEMPT_FATAL;
 }
 
@@ -559,8 +565,10 @@ int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 {
 	struct lane_end *e = ctx;
 	bool first, promoted, given_up;
-	char name[96];
+	char name[96], cause[FAIL_TEXT_MAX];
 
+	e->first_epoch = epoch;
+	e->attempt_why[0] = '\0';
 	promote_mending(e, true);
 	promoted = promote_ordered(e);
 	pthread_mutex_lock(&e->s->lock);
@@ -569,7 +577,10 @@ int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 	pthread_mutex_unlock(&e->s->lock);
 	if (e->next_epoch < epoch)
 		e->next_epoch = epoch;
-	if (epoch > 0 && (mend_fence(e, epoch - 1, why) < 0 || mend_decide_rdma(e, why) < 0))
+	if (epoch > 0 && mend_fence(e, epoch - 1, why) < 0)
+		return fail_lane(e);
+	mend_copy_cause(e, epoch, why, cause);
+	if (epoch > 0 && mend_decide_rdma(e, cause) < 0)
 		return fail_lane(e);
 	given_up = promoted || promote_ordered_there(e, epoch);
 	if (connect_lane(e, first) != ATTEMPT_DONE)
@@ -580,7 +591,7 @@ int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 		lane_name(l, name, sizeof name);
 		log_at(route_reports(e->s) && !given_up ? LOG_INFO : LOG_DEBUG,
 		       "lane %u was reconnected over %s; the previous connection %s%s", e->index,
-		       name, given_up ? "was given up for RDMA" : "broke: ", given_up ? "" : why);
+		       name, given_up ? "was given up for RDMA" : "broke: ", given_up ? "" : cause);
 	}
 	return 0;
 }

@@ -163,26 +163,16 @@ static bool leave_rail(struct lane_end *e)
 	return other_rail;
 }
 
-/* A sink that dials only sees the connection end. The source's LANE_DOWN has the reason. */
-static void copy_break_reason(struct lane_end *e, const char *why, char to[static FAIL_TEXT_MAX])
-{
-	pthread_mutex_lock(&e->s->lock);
-	snprintf(to, FAIL_TEXT_MAX, "%s",
-		 e->s->side == LANE_SINK && e->down_why[0] ? e->down_why : why);
-	pthread_mutex_unlock(&e->s->lock);
-}
-
-int mend_decide_rdma(struct lane_end *e, const char *break_reason)
+int mend_decide_rdma(struct lane_end *e, const char *why)
 {
 	struct session *s = e->s;
 	unsigned barren = lane_barren(e->lane);
 	uint64_t timeout = (uint64_t)s->terms.timeout_ms;
-	char mtus[HOST_MAX + 96], why[FAIL_TEXT_MAX];
+	char mtus[HOST_MAX + 96];
 	bool too_often, other_rail;
 
 	if (!e->was_rdma || !route_dials(s, route_stage(s)))
 		return 0;
-	copy_break_reason(e, break_reason, why);
 	too_often = record_rdma_break(e);
 	other_rail = barren && leave_rail(e);
 	if (barren && !other_rail)

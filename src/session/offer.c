@@ -272,16 +272,21 @@ void offer_drop_memory(struct lane_end *e)
 	e->prepared = NULL;
 }
 
-/* The other end only sees that its connection ended, and may give up first. So the user learns of
- * the shortage from a warning here. Of an adapter that cannot carry the lane it learns only that.
- * Then TCP is used instead, or with a conductor the ends swap roles and this end reports it. */
-void offer_warn_unable(struct lane_end *e)
+/*
+ * Over TCP the other end only sees that its connection ended, and may give up first. So the user
+ * learns of a shortage from a warning here. After a refusal over RDMA it waits for the reason in
+ * this end's LANE_DOWN. Then TCP is used instead, for that reason, or with a conductor the ends
+ * swap roles and this end reports it.
+ */
+void offer_warn_unable(struct lane_end *e, enum transport t)
 {
 	const struct session *s = e->s;
 	bool is_last = s->terms.want == TRANSPORT_RDMA && !s->o.has_conductor;
 	enum outcome code = failed()->code;
+	bool reports = t == TRANSPORT_TCP
+			       ? code == OUT_MEMORY
+			       : is_last && (code == OUT_MEMORY || code == OUT_TRANSPORT);
 
-	if ((code == OUT_MEMORY || (code == OUT_TRANSPORT && is_last)) &&
-	    !atomic_exchange(&e->s->shortage_reported, true))
+	if (reports && !atomic_exchange(&e->s->shortage_reported, true))
 		log_warn("lane %u: %s", e->index, failed()->text);
 }

@@ -151,6 +151,10 @@ struct lane_end {
 
 	/* for the lane's thread only */
 	uint32_t next_epoch; /* for the next attempt; 0: no epoch is left */
+	uint32_t first_epoch; /* of the attempts to get the next wire */
+	/* why the last of them failed, and its epoch; "": none has */
+	char attempt_why[FAIL_TEXT_MAX];
+	uint32_t attempt_epoch;
 	bool down_sent; /* down_sent_epoch is valid */
 	uint32_t down_sent_epoch; /* of the last LANE_DOWN that was sent */
 	unsigned shortages; /* TCP connections in a row for which this host had no resources */
@@ -254,8 +258,9 @@ void offer_prepare_memory(struct lane_end *e);
 void offer_close(struct session *s);
 /* The lane will not use RDMA again: frees the memory that was prepared for it. In its thread. */
 void offer_drop_memory(struct lane_end *e);
-/* Listening end: reports the failure with which this lane could not take a caller, once. */
-void offer_warn_unable(struct lane_end *e);
+/* Listening end: reports the failure with which this lane could not take a caller over this
+ * transport, once, if the other end does not. */
+void offer_warn_unable(struct lane_end *e, enum transport t);
 /* Handle frames of the control channel. Control thread. */
 int route_on_offer(struct session *s, const struct frame *f);
 int route_on_choice(struct session *s, const struct frame *f);
@@ -316,6 +321,16 @@ int mend_answer_down(struct lane_end *e);
 /* Waits until both ends' threads are done with the epoch. Returns 0; -1 if the lane was aborted, or
  * the peer's thread will never get there. */
 int mend_fence(struct lane_end *e, uint32_t epoch, const char *why);
+/* mend_reason.c: adds the other end's reason to this thread's failure, if it comes soon. The
+ * attempt of this epoch failed, and the other end gave it up. */
+enum attempt_result mend_add_peer_reason(struct lane_end *e, uint32_t epoch, uint64_t deadline_ms);
+/* ": why the last attempt to get the next wire failed", as this end knows it, else as the other one
+ * does; or "". */
+void mend_format_reason(struct lane_end *e, char to[static FAIL_TEXT_MAX]);
+/* Why the wire of the epoch before this one broke, after the fence. An RDMA wire that the other end
+ * has ended only shows that (`why'); the reason is in that end's LANE_DOWN. */
+void mend_copy_cause(struct lane_end *e, uint32_t epoch, const char *why,
+		     char to[static FAIL_TEXT_MAX]);
 /* mend_check.c: a source asks its sink why no credit comes, or either end asks the other why it
  * does not give up a wire. mend_ask() returns -1 if there is no room for the question now. */
 int mend_ask(struct lane_end *e, uint32_t epoch);

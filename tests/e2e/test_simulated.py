@@ -141,6 +141,27 @@ def test_a_limit_that_is_too_small_is_named(bench, tmp_path, limits, said):
     assert r.code == 0 and said in r.errors(), r.errors()
 
 
+@pytest.mark.parametrize("limits, fault, said", [
+    ({"max_qp_wr": 20}, "", "allows 20 receives per queue pair, a depth of 64 (--depth) needs 65"),
+    ({}, "fail:ibv_reg_mr,n=0,errno=14", "Bad address"),
+    ({}, "fail:ibv_post_send,n=0,errno=12", "post a send: Cannot allocate memory")])
+@pytest.mark.lanes
+def test_the_reason_of_the_end_that_refuses_is_printed_once(bench, tmp_path, limits, fault, said):
+    """The other end connects."""
+    data = pattern(40 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    options = ["--depth=64", "--block-size=64k", "--lanes=1"]
+    sink = bench.receive(*options, tmp_path / "out", transport="--transport=auto",
+                         env={**simulated(limits=limits, fabric=tmp_path.name), "SIMVERBS_FAULT": fault})
+    source = bench.send(sink.port, *options, tmp_path / "in", transport="--transport=auto",
+                        env={**simulated(fabric=tmp_path.name), "SIMVERBS_FAULT": ""})
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == data
+    for end in (source, sink):
+        assert [said in line for line in lines_of(end, "not RDMA")] == [True], source.errors() + sink.errors()
+        assert end.errors().count(said) == 1, source.errors() + sink.errors()
+
+
 def may_lock_any():
     with open("/proc/self/status", encoding="ascii") as f:
         effective = next(int(line.split()[1], 16) for line in f if line.startswith("CapEff:"))

@@ -411,7 +411,10 @@ int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 		v = NULL;
 	}
 	v = v ? v : before;
-	rc = v->may_pass ? 1 : -1;
+	if (v->peer_knows || (v->why.code && !v->wire.knows_cause))
+		rc = DIAL_PEER_KNOWS;
+	else
+		rc = v->may_pass ? DIAL_AGAIN : -1;
 	verbs_keep_memory(v, prepared);
 	verbs_free(v);
 	return rc;

@@ -20,14 +20,17 @@ bool verbs_behind(const union address *addr);
 
 /*
  * Resolves and connects to one listener, from one of this host's addresses (NULL: as routing
- * chooses). Returns 0; -1 with a failure; or 1 with a failure if another attempt, of a new epoch,
- * may succeed soon: an address or route was not found, or the request had no answer for as long as
- * the attempts have lasted since began_ms (at least 0.5 s; clock_ms), with as much time left.
+ * chooses). Returns 0; -1 with a failure; DIAL_AGAIN with a failure if another attempt, of a new
+ * epoch, may succeed soon: an address or route was not found, or the request had no answer for as
+ * long as the attempts have lasted since began_ms (at least 0.5 s; clock_ms), with as much time
+ * left; or DIAL_PEER_KNOWS with a failure if it was the peer that gave the attempt up. It sends the
+ * reason as LANE_DOWN of this epoch.
  * *prepared (it or prepared may be NULL) is memory that is registered already: verbs_prepare(). A
  * wire that was connected has taken or freed it; an attempt that failed may leave its own there.
  * OUT_TRANSPORT: RDMA cannot be used for that address at all. OUT_MEMLOCK: RDMA cannot be used for
  * any address. OUT_CONNECT: no listener, rejected, or no answer.
  */
+enum { DIAL_AGAIN = 1, DIAL_PEER_KNOWS };
 int verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 	       const union address *from, const union address *to, struct verbs **prepared,
 	       uint64_t began_ms, uint64_t deadline_ms, struct wire **out);

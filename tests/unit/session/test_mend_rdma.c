@@ -10,6 +10,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -31,6 +32,8 @@ static _Atomic bool closes; /* TCP is refused from now on */
 static _Atomic unsigned rdma_dials, tcp_dials, later_dials;
 static _Atomic unsigned refusals; /* how many more RDMA attempts fail at once */
 static _Atomic bool hurried; /* a later attempt had less than LATER_MS */
+/* RDMA attempts are refused, with this reason of the other end; NULL: they are not */
+static const char *_Atomic peer_reason;
 
 /* ---- stand-ins for verbs, and wrappers of TCP (--wrap) ------------------------------------ */
 
@@ -61,16 +64,33 @@ int __wrap_tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 	return fail_as(OUT_CONNECT, "no way over TCP");
 }
 
+/* The source dials. */
+static int refuse_with_reason(struct lane *l, uint32_t epoch, const char *reason)
+{
+	struct msg_lane_down m = {.lane = (uint16_t)lane_index(l), .epoch = epoch};
+	uint8_t body[sizeof m + 8];
+	struct writer w = writer_of(body, sizeof body);
+
+	snprintf(m.why, sizeof m.why, "%s", reason);
+	msg_lane_down_encode(&w, &m);
+	pair_forge(&p, SOURCE, MSG_LANE_DOWN, body, w.used);
+	fail_as(OUT_CONNECT, "refused to order");
+	return DIAL_PEER_KNOWS;
+}
+
 int __wrap_verbs_dial(struct lane *l, uint32_t epoch, const struct lane_key *key,
 		      const union address *from, const union address *to, struct verbs **prepared,
 		      uint64_t began_ms, uint64_t deadline_ms, struct wire **out)
 {
+	const char *reason = atomic_load(&peer_reason);
 	unsigned left = atomic_load(&refusals);
 
 	(void)from;
 	(void)prepared;
 	(void)began_ms;
 	atomic_fetch_add(&rdma_dials, 1);
+	if (reason)
+		return refuse_with_reason(l, epoch, reason);
 	if (left > 0) {
 		atomic_store(&refusals, left - 1);
 		if (left < ROUNDS - 1 && clock_left(deadline_ms) < LATER_MS)
@@ -117,6 +137,7 @@ static int setup(void **state)
 	atomic_store(&later_dials, 0);
 	atomic_store(&refusals, 0);
 	atomic_store(&hurried, false);
+	atomic_store(&peer_reason, NULL);
 	return 0;
 }
 
@@ -206,6 +227,45 @@ static void test_failure_reports_the_refusal_not_the_deadline(void **state)
 	}
 }
 
+static void open_refused(const char *reason)
+{
+	atomic_store(&peer_reason, reason);
+	for (unsigned i = 0; i < 2; i++) {
+		p.ends[i].o.want = TRANSPORT_AUTO;
+		p.ends[i].o.lanes = 1;
+	}
+	assert_int_equal(pair_open(&p), 0);
+	pair_start(&p, 1);
+	assert_int_equal(pair_finish(&p), 0);
+	assert_true(atomic_load(&rdma_dials) > 0);
+	assert_int_equal(atomic_load(&p.ends[SOURCE].s->ends[0].transport), TRANSPORT_TCP);
+}
+
+static void test_the_reason_of_a_refusal_is_the_other_ends(void **state)
+{
+	struct seen choice;
+
+	(void)state;
+	open_refused("there is no room");
+	choice = pair_nth(&p, SOURCE, MSG_CHOICE, 0);
+	assert_string_equal(choice.text, "refused to order: there is no room");
+}
+
+/* It is as long as a frame permits, and escaped only when it is printed. */
+static void test_a_hostile_reason_of_a_refusal_is_cut(void **state)
+{
+	char reason[TEXT_MAX];
+	struct seen choice;
+
+	(void)state;
+	memset(reason, '\033', sizeof reason - 1);
+	reason[sizeof reason - 1] = '\0';
+	open_refused(reason);
+	choice = pair_nth(&p, SOURCE, MSG_CHOICE, 0);
+	assert_memory_equal(choice.text, "refused to order: \033", 19);
+	assert_true(strlen(choice.text) < 800);
+}
+
 static void demand_rdma(struct lane_job *j, struct block *b, uint64_t number)
 {
 	(void)b;
@@ -241,6 +301,8 @@ int main(void)
 		T(test_lane_stays_on_rdma_when_tcp_is_silent),
 		T(test_lane_returns_to_rdma_when_tcp_closes_later),
 		T(test_failure_reports_the_refusal_not_the_deadline),
+		T(test_the_reason_of_a_refusal_is_the_other_ends),
+		T(test_a_hostile_reason_of_a_refusal_is_cut),
 		T(test_later_rdma_rounds_have_no_less_time),
 #undef T
 	};

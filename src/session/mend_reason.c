@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Why a wire broke, or an attempt to connect failed: as this end saw it, or as the other end has
+ * reported it in LANE_DOWN. */
+
+#include <stdio.h>
+#include <string.h>
+#include "base/clock.h"
+#include "session/session_impl.h"
+
+enum { PEER_REASON_MS = 1000 }; /* how long the other end's reason may come after its refusal */
+
+/* Copies the reason of the other end's last LANE_DOWN. Returns false if it has sent none for this
+ * epoch or a later one. */
+static bool copy_down_reason(struct lane_end *e, uint32_t epoch, char to[static FAIL_TEXT_MAX])
+{
+	bool down;
+
+	pthread_mutex_lock(&e->s->lock);
+	down = e->down && e->down_epoch >= epoch;
+	if (down)
+		memcpy(to, e->down_why, FAIL_TEXT_MAX);
+	pthread_mutex_unlock(&e->s->lock);
+	return down;
+}
+
+enum attempt_result mend_add_peer_reason(struct lane_end *e, uint32_t epoch, uint64_t deadline_ms)
+{
+	uint64_t until = clock_ms() + PEER_REASON_MS;
+	struct failure f = *failed();
+	char why[FAIL_TEXT_MAX] = "";
+
+	if (until > deadline_ms)
+		until = deadline_ms;
+	while (!copy_down_reason(e, epoch, why) && lane_end_wait(e, until) == 0)
+		;
+	if (lane_aborted(e->lane))
+		return ATTEMPT_FATAL;
+	if (why[0])
+		fail_as(f.code, "%.300s: %.600s", f.text, why);
+	else
+		fail_again(&f);
+	return ATTEMPT_FAILED;
+}
+
+void mend_format_reason(struct lane_end *e, char to[static FAIL_TEXT_MAX])
+{
+	const char *why = e->attempt_why;
+
+	pthread_mutex_lock(&e->s->lock);
+	if (e->down && e->down_epoch >= e->first_epoch &&
+	    (!why[0] || e->down_epoch > e->attempt_epoch))
+		why = e->down_why;
+	snprintf(to, FAIL_TEXT_MAX, "%s%.600s", why[0] ? ": " : "", why);
+	pthread_mutex_unlock(&e->s->lock);
+}
+
+void mend_copy_cause(struct lane_end *e, uint32_t epoch, const char *why,
+		     char to[static FAIL_TEXT_MAX])
+{
+	pthread_mutex_lock(&e->s->lock);
+	/* Later LANE_DOWNs are of attempts to connect. */
+	if (epoch > 0 && e->was_rdma && !lane_knows_cause(e->lane) && e->down &&
+	    e->down_epoch == epoch - 1 && e->down_why[0])
+		why = e->down_why;
+	snprintf(to, FAIL_TEXT_MAX, "%s", why);
+	pthread_mutex_unlock(&e->s->lock);
+}
