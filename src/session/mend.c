@@ -280,16 +280,9 @@ static void mark_rail(struct session *s, int at, bool dead)
 		       rail_text(&r, text, sizeof text), failed()->text);
 }
 
-/*
- * Tries the rails that are not dead, the lane's own first. If TCP may be used instead, half of the
- * time is kept for it. If not, each further round gives an attempt twice the time, so that a slow
- * rail connects in the end.
- */
-static enum attempt_result redial_rails(struct lane_end *e, unsigned round, uint64_t deadline)
+/* Tries the rails that are not dead, the lane's own first, each for try_ms, and all until then. */
+static enum attempt_result try_rails(struct lane_end *e, uint64_t try_ms, uint64_t until)
 {
-	bool demanded = e->s->terms.want == TRANSPORT_RDMA;
-	uint64_t until = demanded ? deadline : deadline - (uint64_t)clock_left(deadline) / 2;
-	uint64_t try_ms = clock_doubled(RDMA_TRY_MS, demanded ? round : 0, RDMA_TRY_MOST_MS);
 	enum attempt_result rc = ATTEMPT_FAILED;
 	struct rail r;
 	int at;
@@ -311,6 +304,15 @@ static enum attempt_result redial_rails(struct lane_end *e, unsigned round, uint
 		mark_rail(e->s, at, true);
 	}
 	return rc;
+}
+
+/* If TCP may be used instead, half of the time is kept for it. If not, each further round gives an
+ * attempt twice the time, so that a slow rail connects in the end. */
+static enum attempt_result redial_rails(struct lane_end *e, unsigned round, uint64_t deadline)
+{
+	if (e->s->terms.want == TRANSPORT_RDMA)
+		return try_rails(e, clock_doubled(RDMA_TRY_MS, round, RDMA_TRY_MOST_MS), deadline);
+	return try_rails(e, RDMA_TRY_MS, deadline - (uint64_t)clock_left(deadline) / 2);
 }
 
 /* no_rdma: why the lane uses no RDMA, or "". share_time: keep half of the time for an attempt over
@@ -383,10 +385,11 @@ static enum attempt_result continue_over_tcp(struct lane_end *e, const char *no_
 
 /* Tries RDMA for a lane that had TCP, and whose wire was broken for that. If it fails, the user
  * need not know. */
-static enum attempt_result redial_promoted(struct lane_end *e, unsigned round, uint64_t deadline)
+static enum attempt_result redial_promoted(struct lane_end *e, uint64_t deadline)
 {
 	uint64_t stopped = lane_stopped_ms(e->lane);
-	enum attempt_result rc = redial_rails(e, round, deadline);
+	uint64_t until = clock_ms() + (uint64_t)route_promotion_share(clock_left(deadline));
+	enum attempt_result rc = try_rails(e, route_promotion_ms(e->s), until);
 
 	if (rc != ATTEMPT_FAILED)
 		return rc;
@@ -408,7 +411,7 @@ static enum attempt_result redial_once(struct lane_end *e, bool first, unsigned 
 	enum attempt_result rc;
 
 	if (have_rail && promote_ordered(e))
-		return redial_promoted(e, round, deadline);
+		return redial_promoted(e, deadline);
 	snprintf(no_rdma, sizeof no_rdma, "%s", e->no_rdma);
 	if (no_rdma[0])
 		return_ms = mend_often_ms(e->s);

@@ -309,16 +309,32 @@ static enum attempt_result try_rdma(struct lane_end *e, const struct msg_offer *
 	return ATTEMPT_FAILED;
 }
 
+int route_promotion_share(int left_ms)
+{
+	int share = left_ms / 2;
+
+	return left_ms - (share < TAKE_MS ? share : TAKE_MS);
+}
+
 /* Knocks at a way or rail. Software adapters of the kernel lose no messages, and get no further
- * attempts; a mute rail would answer and still let no block through. */
+ * attempts; a mute rail would answer and still let no block through. A knock that takes longer than
+ * a lane's attempt may take would be of no use. */
 static bool knock_at(struct session *s, const struct rail *r)
 {
 	const union address *from = r->from.sa.sa_family == AF_UNSPEC ? NULL : &r->from;
+	int ms = route_promotion_share(s->terms.timeout_ms);
+	uint64_t began = clock_ms();
 
 	if (r->software || r->mute)
 		return false;
-	if (verbs_knock(s->ends[0].lane, &s->dial_key, from, &r->to, clock_ms() + KNOCK_MS) == 0)
+	if (ms > KNOCK_MS)
+		ms = KNOCK_MS;
+	if (verbs_knock(s->ends[0].lane, &s->dial_key, from, &r->to, began + (uint64_t)ms) == 0) {
+		pthread_mutex_lock(&s->lock);
+		s->route.knock_ms = clock_ms() - began;
+		pthread_mutex_unlock(&s->lock);
 		return true;
+	}
 	log_debug("RDMA still cannot be used: %s", failed()->text);
 	return false;
 }
@@ -354,6 +370,16 @@ int route_knock(struct session *s)
 	r->transport = TRANSPORT_RDMA;
 	pthread_mutex_unlock(&s->lock);
 	return 0;
+}
+
+uint64_t route_promotion_ms(struct session *s)
+{
+	uint64_t ms;
+
+	pthread_mutex_lock(&s->lock);
+	ms = 2 * s->route.knock_ms;
+	pthread_mutex_unlock(&s->lock);
+	return ms > RDMA_TRY_MS ? ms : RDMA_TRY_MS;
 }
 
 bool route_knocked(struct session *s)

@@ -83,6 +83,7 @@ struct route {
 	bool chosen; /* lane 0 has a wire; the stage is final */
 	enum transport transport;
 	bool knocked; /* connecting end: RDMA since a knock, so that lanes begin with TCP */
+	uint64_t knock_ms; /* how long the last knock took that was answered */
 	char why[TEXT_MAX]; /* why not RDMA */
 	struct rail rails[OFFER_MAX]; /* RDMA: lane 0 uses the first one */
 	unsigned rail_count;
@@ -273,6 +274,10 @@ int mend_next_rail(struct lane_end *e, unsigned tries, struct rail *out);
 /* Connecting end: finds out whether one of the RDMA rails can be used, or becomes one. 0: the lanes
  * may use the route's rails. -1 with a failure. */
 int route_knock(struct session *s);
+/* How long an attempt of a lane that is promoted may take: twice as long as the knock. */
+uint64_t route_promotion_ms(struct session *s);
+/* How much of the time that is left such a lane may spend on RDMA. The rest is for TCP. */
+int route_promotion_share(int left_ms);
 /* Whether RDMA is known to work only since a knock: the lanes begin with TCP, and are promoted. */
 bool route_knocked(struct session *s);
 

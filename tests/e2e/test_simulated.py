@@ -375,6 +375,23 @@ def test_a_promotion_that_fails_late_is_repeated(bench, tmp_path):
     assert r.errors().count("over TCP, not RDMA") == 1, r.errors()
 
 
+# It is asked for each path on InfiniBand, and answers later than an attempt waits at first; or never, and the kernel
+# reports that (ROUTE_ERROR).
+@pytest.mark.skipif(SIM != "connectx-roce", reason="it makes an InfiniBand adapter: one run is enough")
+@pytest.mark.may_skip("any", "it makes an InfiniBand adapter: one run is enough", on="sim")
+@pytest.mark.parametrize("fault, returns", [
+    ("event:ROUTE_RESOLVED,n=0,late=3000", True), ("event:ROUTE_RESOLVED,n=0,as=3,status=-110", False)])
+def test_lanes_return_to_rdma_past_a_slow_subnet_manager(bench, tmp_path, fault, returns):
+    data = pattern(200 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    r = bench.copy("-v", "--bwlimit=4m", "--lanes=1", "in", "far:%s/out" % tmp_path, transport="--transport=auto",
+                   env={**simulated("connectx-ib"), "SIMVERBS_FAULT": fault})
+    assert r.code == 0 and (tmp_path / "out").read_bytes() == data, r.errors()
+    assert is_promoted(r.errors()) == returns, r.errors()
+    assert r.errors().count("over TCP, not RDMA") == 1 and "reconnected over tcp" not in r.errors(), r.errors()
+    assert "no path in time; is the subnet manager busy?" in r.errors() and "firewall" not in r.errors(), r.errors()
+
+
 @pytest.mark.skipif(IWARP or SOFTWARE, reason="TCP repeats what is lost, and software adapters lose nothing")
 @pytest.mark.may_skip("any", "TCP repeats what is lost, and software adapters lose nothing", on="sim")
 @pytest.mark.parametrize("timeout", [1, 2])

@@ -50,13 +50,13 @@ class Host:
         self.prefix = list(prefix)
 
 
-def simulated(**how):
-    """The environment in which a program finds the simulated adapter SIM. how: the options of make_host()."""
+def simulated(adapter=SIM, **how):
+    """The environment in which a program finds this simulated adapter. how: the options of make_host()."""
     sys.path.insert(0, str(ROOT / "tests" / "simverbs"))
     from make_host import make_host
     top = tempfile.mkdtemp(prefix="simverbs-")
     atexit.register(shutil.rmtree, top, ignore_errors=True)
-    make_host(SIM, top, **how)
+    make_host(adapter, top, **how)
     return {"SIMVERBS": top, "SIMVERBS_LEAKS": "1", "SIMVERBS_TOUCH": "1", "LD_LIBRARY_PATH": str(BIN.parent / "tests" / "simverbs")}
 
 

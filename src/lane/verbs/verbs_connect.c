@@ -210,11 +210,29 @@ static int resolve_address(struct verbs *v, const union address *from, const uni
 	}
 }
 
+static int fail_no_path(struct verbs *v)
+{
+	return fail_as(OUT_CONNECT, "connect to %s: no path in time%s", v->peer,
+		       v->adapter.kind == ADAPTER_INFINIBAND ? "; is the subnet manager busy?"
+							     : "");
+}
+
+/* On InfiniBand the kernel asks the subnet manager, once, and reports ETIMEDOUT if it does not
+ * answer in time (cma.c, cma_query_ib_route(); sa_query.c, send_handler()). Nothing has gone to the
+ * peer yet, so no firewall is to blame. */
 static int resolve_route(struct verbs *v, uint64_t deadline_ms)
 {
+	uint64_t until_ms = deadline_ms + EVENT_LATE_MS;
+	struct cm_event e = {0};
+
 	if (rdma_resolve_route(v->id, clock_left(deadline_ms) + 1))
-		return verbs_connect_failed(v, errno);
-	return verbs_expect_event(v, RDMA_CM_EVENT_ROUTE_RESOLVED, deadline_ms + EVENT_LATE_MS);
+		return errno == ETIMEDOUT ? fail_no_path(v) : verbs_connect_failed(v, errno);
+	if (verbs_next_event(v, until_ms, &e))
+		return lane_aborted(v->lane) || clock_left(until_ms) ? -1 : fail_no_path(v);
+	if (e.what == RDMA_CM_EVENT_ROUTE_RESOLVED)
+		return clock_left(deadline_ms) ? 0 : fail_no_path(v);
+	verbs_event_failed(v, &e);
+	return e.what == RDMA_CM_EVENT_ROUTE_ERROR && e.status == -ETIMEDOUT ? fail_no_path(v) : -1;
 }
 
 /*
