@@ -11,6 +11,7 @@
 #include "completion.h"
 #include "device.h"
 #include "misuse.h"
+#include "order.h"
 #include "queue_pair.h"
 
 enum { ACK_WAIT_S = 2 };
@@ -111,6 +112,7 @@ EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async_eve
 	struct async *a;
 	uint64_t one;
 
+	FAIL_IF_ORDERED(-1);
 	do {
 		if (read(context->async_fd, &one, sizeof one) < 0)
 			return -1;

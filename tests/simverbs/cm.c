@@ -169,6 +169,7 @@ EXPORT int rdma_destroy_id(struct rdma_cm_id *id)
 	cm_drop_events(c);
 	cm_free(c);
 	engine_unlock();
+	FAIL_IF_ORDERED(-1);
 	return 0;
 }
 

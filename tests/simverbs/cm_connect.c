@@ -414,6 +414,7 @@ EXPORT int rdma_reject(struct rdma_cm_id *id, const void *data, uint8_t len)
 	struct cm_id *c = cm_id_of(id);
 	int rc = -1;
 
+	FAIL_IF_ORDERED(-1);
 	if (set_private(&m.connect, &cm_adapter(c)->p, data, len, cm_adapter(c)->p.rej_private))
 		return -1;
 	m.connect.status = reject_status(c);

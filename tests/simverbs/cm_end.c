@@ -167,6 +167,7 @@ EXPORT int rdma_disconnect(struct rdma_cm_id *id)
 	struct cm_id *c = cm_id_of(id);
 	int rc = -1;
 
+	FAIL_IF_ORDERED(-1);
 	engine_lock();
 	errno = EINVAL;
 	if (c->state == CM_CONNECTED || c->state == CM_ACCEPTED) {

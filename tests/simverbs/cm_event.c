@@ -205,6 +205,7 @@ EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_
 	struct cm_event *e;
 	uint64_t one;
 
+	FAIL_IF_ORDERED(-1);
 	do {
 		if (read(channel->fd, &one, sizeof one) < 0)
 			return -1;
@@ -238,6 +239,7 @@ EXPORT int rdma_ack_cm_event(struct rdma_cm_event *event)
 	pthread_cond_broadcast(&acked);
 	pthread_mutex_unlock(&ack_lock);
 	free(e);
+	FAIL_IF_ORDERED(-1);
 	return 0;
 }
 

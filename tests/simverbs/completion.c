@@ -73,6 +73,7 @@ EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *cont
 EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 {
 	struct channel *c = channel_of(channel), **at = &all;
+	int ordered = order_failure(__func__);
 
 	pthread_mutex_lock(&all_lock);
 	while (*at && *at != c)
@@ -83,9 +84,11 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel)
 	if (c->first)
 		misuse("ibv_destroy_comp_channel: a completion queue still uses it");
 	tally_remove(TALLY_CHANNELS);
-	/* Of a removed adapter: it can never be destroyed. */
-	if (channel->refcnt && device_end_object(channel->context, c))
-		return EBUSY;
+	/* Of a queue that could not be destroyed: it can never be, either. */
+	if (channel->refcnt || ordered) {
+		device_keep_object(c);
+		return ordered ? ordered : EBUSY;
+	}
 	close(channel->fd);
 	pthread_mutex_destroy(&c->lock);
 	free(c);
@@ -120,6 +123,7 @@ EXPORT int ibv_get_cq_event(struct ibv_comp_channel *channel, struct ibv_cq **cq
 	struct completion *q;
 	uint64_t one;
 
+	FAIL_IF_ORDERED(-1);
 	do {
 		if (read(channel->fd, &one, sizeof one) < 0)
 			return -1;
@@ -240,8 +244,8 @@ failed:
 EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 {
 	struct ibv_comp_channel *channel = cq->channel;
+	int rc, ordered = order_failure(__func__);
 	struct completion *q = completion_of(cq);
-	int rc;
 
 	if (q->count)
 		misuse("ibv_destroy_cq: a queue pair still uses it");
@@ -253,7 +257,7 @@ EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
 		leave_channel(q);
 	tally_remove(TALLY_QUEUES);
 	free_completion(q);
-	rc = device_end_object(cq->context, q);
+	rc = device_end_object(cq->context, q, ordered);
 	/* libibverbs counts only what it has destroyed. */
 	if (rc && channel)
 		channel->refcnt++;
@@ -310,8 +314,10 @@ static void check_overrun(struct completion *c)
 int completion_poll(struct ibv_cq *cq, int most, struct ibv_wc *wc)
 {
 	struct completion *c = completion_of(cq);
-	int n = 0;
+	int n = 0, ordered = order_failure("ibv_poll_cq");
 
+	if (ordered)
+		return -ordered;
 	if (device_is_gone(cq->context) || atomic_load(&c->dead))
 		return 0;
 	pthread_mutex_lock(&c->lock);

@@ -66,10 +66,13 @@ EXPORT struct ibv_device **ibv_get_device_list(int *num)
 {
 	struct ibv_device **list = calloc(HOST_ADAPTERS + 1, sizeof *list);
 	const struct host *h = host_get();
-	int n = 0;
+	int n = 0, ordered = order_failure(__func__);
 
-	if (!list)
+	if (!list || ordered) {
+		free(list);
+		errno = ordered ? ordered : ENOMEM;
 		return NULL;
+	}
 	if (h)
 		pthread_once(&once, describe_devices);
 	for (unsigned i = 0; h && i < h->adapter_count; i++)
@@ -240,6 +243,7 @@ EXPORT int ibv_close_device(struct ibv_context *context)
 	async_drop_all(c);
 	close(context->async_fd);
 	free(c);
+	FAIL_IF_ORDERED(-1);
 	return 0;
 }
 
@@ -301,15 +305,10 @@ struct leftover {
 };
 static struct leftover *leftovers;
 
-int device_end_object(struct ibv_context *context, void *object)
+void device_keep_object(void *object)
 {
-	struct leftover *l;
+	struct leftover *l = malloc(sizeof *l);
 
-	if (!device_is_gone(context) || getenv("RDMAV_ALLOW_DISASSOC_DESTROY")) {
-		free(object);
-		return 0;
-	}
-	l = malloc(sizeof *l);
 	if (!l)
 		misuse("out of memory");
 	l->object = object;
@@ -317,7 +316,19 @@ int device_end_object(struct ibv_context *context, void *object)
 	l->next = leftovers;
 	leftovers = l;
 	pthread_mutex_unlock(&lock);
-	return EIO;
+}
+
+int device_end_object(struct ibv_context *context, void *object, int ordered)
+{
+	int rc = ordered;
+
+	if (!rc && device_is_gone(context) && !getenv("RDMAV_ALLOW_DISASSOC_DESTROY"))
+		rc = EIO;
+	if (rc)
+		device_keep_object(object);
+	else
+		free(object);
+	return rc;
 }
 
 /* ---- protection domains ----------------------------------------------------------------- */
@@ -339,12 +350,13 @@ EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 {
+	int ordered = order_failure(__func__);
 	struct pd *p = pd_of(pd);
 
 	if (p->users)
 		misuse("ibv_dealloc_pd: %u regions and queue pairs are still in it", p->users);
 	tally_remove(TALLY_DOMAINS);
-	return device_end_object(pd->context, p);
+	return device_end_object(pd->context, p, ordered);
 }
 
 struct ibv_pd *device_pd(const struct host_adapter *a)

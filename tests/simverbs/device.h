@@ -43,10 +43,12 @@ static inline bool device_is_gone(struct ibv_context *c)
 /*
  * Destroying what is on an adapter that was pulled out. The kernel has freed its part, but
  * libibverbs keeps what it has and returns EIO, unless RDMAV_ALLOW_DISASSOC_DESTROY is set
- * (cmd_write.h, verbs_is_destroy_err()). Keeps the object until the process ends, or frees it, and
- * returns what the call returns.
+ * (cmd_write.h, verbs_is_destroy_err()). A failure that a rule orders does the same. Keeps the
+ * object until the process ends, or frees it, and returns what the call returns.
  */
-int device_end_object(struct ibv_context *context, void *object);
+int device_end_object(struct ibv_context *context, void *object, int ordered);
+/* Keeps it until the process ends. */
+void device_keep_object(void *object);
 
 struct pd {
 	struct ibv_pd pd;

@@ -20,6 +20,103 @@ struct rule {
 	_Atomic int count;
 };
 
+/* The calls that can fail: each has order_failure() or FAIL_IF_ORDERED() in it. */
+static const char *const calls[] = {
+	"ibv_alloc_pd",
+	"ibv_close_device",
+	"ibv_create_comp_channel",
+	"ibv_create_cq",
+	"ibv_dealloc_pd",
+	"ibv_dereg_mr",
+	"ibv_destroy_comp_channel",
+	"ibv_destroy_cq",
+	"ibv_get_async_event",
+	"ibv_get_cq_event",
+	"ibv_get_device_list",
+	"ibv_modify_qp",
+	"ibv_open_device",
+	"ibv_poll_cq",
+	"ibv_post_recv",
+	"ibv_post_send",
+	"ibv_query_device",
+	"ibv_query_port",
+	"ibv_query_qp",
+	"ibv_reg_mr",
+	"ibv_reg_mr_iova2",
+	"ibv_req_notify_cq",
+	"rdma_accept",
+	"rdma_ack_cm_event",
+	"rdma_bind_addr",
+	"rdma_connect",
+	"rdma_create_event_channel",
+	"rdma_create_id",
+	"rdma_create_qp",
+	"rdma_destroy_id",
+	"rdma_disconnect",
+	"rdma_get_cm_event",
+	"rdma_listen",
+	"rdma_migrate_id",
+	"rdma_notify",
+	"rdma_reject",
+	"rdma_resolve_addr",
+	"rdma_resolve_route",
+	"rdma_set_option",
+	"relaxed",
+	NULL,
+};
+static const char *const messages[] = {"REQ", "REP", "RTU", "REJ", "DREQ", "DREP", NULL};
+/* By number. The rest of them never happen. */
+static const char *const events[] = {
+	[RDMA_CM_EVENT_ADDR_RESOLVED] = "ADDR_RESOLVED",
+	[RDMA_CM_EVENT_ADDR_ERROR] = "ADDR_ERROR",
+	[RDMA_CM_EVENT_ROUTE_RESOLVED] = "ROUTE_RESOLVED",
+	[RDMA_CM_EVENT_ROUTE_ERROR] = "",
+	[RDMA_CM_EVENT_CONNECT_REQUEST] = "CONNECT_REQUEST",
+	[RDMA_CM_EVENT_CONNECT_RESPONSE] = "",
+	[RDMA_CM_EVENT_CONNECT_ERROR] = "",
+	[RDMA_CM_EVENT_UNREACHABLE] = "UNREACHABLE",
+	[RDMA_CM_EVENT_REJECTED] = "REJECTED",
+	[RDMA_CM_EVENT_ESTABLISHED] = "ESTABLISHED",
+	[RDMA_CM_EVENT_DISCONNECTED] = "DISCONNECTED",
+	[RDMA_CM_EVENT_DEVICE_REMOVAL] = "DEVICE_REMOVAL",
+	[RDMA_CM_EVENT_MULTICAST_JOIN] = "",
+	[RDMA_CM_EVENT_MULTICAST_ERROR] = "",
+	[RDMA_CM_EVENT_ADDR_CHANGE] = "",
+	[RDMA_CM_EVENT_TIMEWAIT_EXIT] = "TIMEWAIT_EXIT",
+	NULL,
+};
+static const char *const async_events[] = {
+	[IBV_EVENT_CQ_ERR] = "CQ_ERR",
+	[IBV_EVENT_QP_FATAL] = "QP_FATAL",
+	[IBV_EVENT_QP_REQ_ERR] = "QP_REQ_ERR",
+	[IBV_EVENT_QP_ACCESS_ERR] = "QP_ACCESS_ERR",
+	[IBV_EVENT_COMM_EST] = "",
+	[IBV_EVENT_SQ_DRAINED] = "",
+	[IBV_EVENT_PATH_MIG] = "",
+	[IBV_EVENT_PATH_MIG_ERR] = "",
+	[IBV_EVENT_DEVICE_FATAL] = "DEVICE_FATAL",
+	[IBV_EVENT_PORT_ACTIVE] = "PORT_ACTIVE",
+	[IBV_EVENT_PORT_ERR] = "PORT_ERR",
+	[IBV_EVENT_LID_CHANGE] = "LID_CHANGE",
+	[IBV_EVENT_PKEY_CHANGE] = "PKEY_CHANGE",
+	[IBV_EVENT_SM_CHANGE] = "SM_CHANGE",
+	[IBV_EVENT_SRQ_ERR] = "",
+	[IBV_EVENT_SRQ_LIMIT_REACHED] = "",
+	[IBV_EVENT_QP_LAST_WQE_REACHED] = "",
+	[IBV_EVENT_CLIENT_REREGISTER] = "CLIENT_REREGISTER",
+	[IBV_EVENT_GID_CHANGE] = "GID_CHANGE",
+	NULL,
+};
+
+static const struct kind {
+	const char *name;
+	const char *const *of; /* the names that it can have; NULL: it has none */
+} kinds[] = {
+	{"fail", calls},   {"delay", calls},        {"status", NULL}, {"receive", NULL},
+	{"event", events}, {"lose", messages},      {"silent", NULL}, {"stale", NULL},
+	{"reuse", NULL},   {"async", async_events}, {"relax", NULL},  {"regions", NULL},
+};
+
 static struct rule rules[RULES];
 static unsigned count;
 static _Atomic bool silent;
@@ -55,26 +152,37 @@ static void set_word(struct rule *r, const char *word)
 		misuse("SIMVERBS_FAULT: what is %s?", word);
 }
 
+/* Its index; -1: it is none of them. */
+static int find_name(const char *const *names, const char *name)
+{
+	for (int i = 0; name[0] && names[i]; i++)
+		if (strcmp(names[i], name) == 0)
+			return i;
+	return -1;
+}
+
 static void read_rule(char *text)
 {
-	static const char *const kinds[] = {"fail",  "delay", "status", "receive",
-					    "event", "lose",  "silent", "stale",
-					    "reuse", "async", "relax",  "regions"};
+	const struct kind *kind = NULL;
 	struct rule *r = &rules[count];
 	char *words = strchr(text, ':'), *at;
-	bool known = false;
 
 	if (!words || count == RULES)
 		misuse("SIMVERBS_FAULT: can't follow %s", text);
 	*words++ = '\0';
 	for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++)
-		known |= strcmp(text, kinds[i]) == 0;
-	if (!known)
+		if (strcmp(text, kinds[i].name) == 0)
+			kind = &kinds[i];
+	if (!kind)
 		misuse("SIMVERBS_FAULT: what is %s?", text);
 	snprintf(r->kind, sizeof r->kind, "%s", text);
 	r->as = r->status = r->first = UNSET;
 	for (char *word = strtok_r(words, ",", &at); word; word = strtok_r(NULL, ",", &at))
 		set_word(r, word);
+	if (kind->of ? find_name(kind->of, r->name) < 0 : r->name[0] != '\0')
+		misuse("SIMVERBS_FAULT: %s: what is \"%s\"?", text, r->name);
+	if (kind->of == calls && strcmp(text, "fail") == 0 && r->errnum <= 0)
+		misuse("SIMVERBS_FAULT: fail:%s has no errno", r->name);
 	count++;
 }
 
@@ -171,21 +279,11 @@ int order_receive_status(void)
 
 struct order_event order_event(int what, int status)
 {
-	static const char *const names[] = {
-		[RDMA_CM_EVENT_ADDR_RESOLVED] = "ADDR_RESOLVED",
-		[RDMA_CM_EVENT_ROUTE_RESOLVED] = "ROUTE_RESOLVED",
-		[RDMA_CM_EVENT_CONNECT_REQUEST] = "CONNECT_REQUEST",
-		[RDMA_CM_EVENT_UNREACHABLE] = "UNREACHABLE",
-		[RDMA_CM_EVENT_REJECTED] = "REJECTED",
-		[RDMA_CM_EVENT_ESTABLISHED] = "ESTABLISHED",
-		[RDMA_CM_EVENT_DISCONNECTED] = "DISCONNECTED",
-		[RDMA_CM_EVENT_TIMEWAIT_EXIT] = "TIMEWAIT_EXIT",
-	};
 	struct order_event e = {.as = what, .status = status, .first = -1};
 	const struct rule *r = NULL;
 
-	if ((unsigned)what < sizeof names / sizeof *names && names[what])
-		r = find_rule("event", names[what]);
+	if ((unsigned)what < sizeof events / sizeof *events && events[what])
+		r = find_rule("event", events[what]);
 	if (!r)
 		return e;
 	if (r->as != UNSET) {
@@ -201,28 +299,12 @@ struct order_event order_event(int what, int status)
 
 bool order_async(struct order_async *o)
 {
-	static const char *const names[] = {
-		[IBV_EVENT_CQ_ERR] = "CQ_ERR",
-		[IBV_EVENT_QP_FATAL] = "QP_FATAL",
-		[IBV_EVENT_QP_REQ_ERR] = "QP_REQ_ERR",
-		[IBV_EVENT_QP_ACCESS_ERR] = "QP_ACCESS_ERR",
-		[IBV_EVENT_DEVICE_FATAL] = "DEVICE_FATAL",
-		[IBV_EVENT_PORT_ACTIVE] = "PORT_ACTIVE",
-		[IBV_EVENT_PORT_ERR] = "PORT_ERR",
-		[IBV_EVENT_LID_CHANGE] = "LID_CHANGE",
-		[IBV_EVENT_PKEY_CHANGE] = "PKEY_CHANGE",
-		[IBV_EVENT_SM_CHANGE] = "SM_CHANGE",
-		[IBV_EVENT_CLIENT_REREGISTER] = "CLIENT_REREGISTER",
-		[IBV_EVENT_GID_CHANGE] = "GID_CHANGE",
-	};
 	const struct rule *r = find_rule("async", NULL);
 
 	*o = (struct order_async){.what = -1};
-	for (int i = 0; r && i < (int)(sizeof names / sizeof *names); i++)
-		if (names[i] && strcmp(names[i], r->name) == 0)
-			*o = (struct order_async){.what = i, .for_ms = (unsigned)r->for_ms};
-	if (r && o->what < 0)
-		misuse("SIMVERBS_FAULT: what is %s?", r->name);
+	if (r)
+		*o = (struct order_async){.what = find_name(async_events, r->name),
+					  .for_ms = (unsigned)r->for_ms};
 	return r != NULL;
 }
 

@@ -6,11 +6,15 @@
  * Faults that a test orders. SIMVERBS_FAULT holds rules with semicolons between them; each counts
  * for itself, in one process:
  *
- *   fail:NAME,n=N,errno=E    the N-th call of an exported function fails (n=0: each). NAME relaxed:
- *                            ibv_reg_mr() with relaxed ordering
+ *   fail:NAME,n=N,errno=E    the N-th call of an exported function fails (n=0: each), with what it
+ *                            returns then: NULL or -1 and errno, an errno, or -E of
+ *                            ibv_poll_cq(). One that destroys or acknowledges has done so all the
+ *                            same. Functions without a result, and those that return a name or a
+ *                            port, cannot fail. ibv_reg_mr counts the calls of ibv_reg_mr_iova2,
+ *                            too. NAME relaxed: ibv_reg_mr() with relaxed ordering
  *   relax:                   each region has relaxed ordering
  *   regions:                 prints the size and access of each region
- *   delay:NAME,n=N,late=MS   the N-th call of an exported function takes so long (n=0: each)
+ *   delay:NAME,n=N,late=MS   the N-th call of one of these functions takes so long (n=0: each)
  *   status:n=N,is=S          the N-th send of the process completes with status S, and its queue
  *                            pair breaks
  *   receive:n=N,is=S         the N-th receive of the process that something arrives in completes
@@ -19,8 +23,8 @@
  *                            enum rdma_cm_event_type)
  *                            late=MS: it comes that much later; twice=1: it comes two times;
  *                            first=B: event B comes right before it
- *   lose:KIND,n=N            the N-th message KIND (REQ, REP, RTU, DREQ, DREP) of the connection
- *                            manager is lost; its sender repeats it, if a real one does
+ *   lose:KIND,n=N            the N-th message KIND (REQ, REP, RTU, REJ, DREQ, DREP) of the
+ *                            connection manager is lost; its sender repeats it, if a real one does
  *   stale:n=N                the N-th request that comes to the process is from a queue pair in
  *                            timewait, and so are all that it sends until that is over (cm_end.c)
  *   reuse:n=0                new queue pairs get the numbers of freed ones at once
@@ -30,8 +34,9 @@
  *   silent:n=N               from the N-th send on, the queue pairs of the process hear and answer
  *                            nothing
  *
- * A rule that is not understood ends the program. A child of a fork reads them anew. The file
- * SIMVERBS_MARK, if the environment has that, exists once a rule has been followed.
+ * A rule that is not understood, also one with an unknown name, ends the program. A child of a fork
+ * reads them anew. The file SIMVERBS_MARK, if the environment has that, exists once a rule has been
+ * followed.
  */
 
 #include <stdbool.h>

@@ -445,9 +445,10 @@ EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 			struct ibv_qp_init_attr *init)
 {
 	struct queue_pair *q = queue_pair_of(qp);
+	int ordered = order_failure(__func__);
 
-	if (device_is_gone(qp->context))
-		return EIO;
+	if (ordered || device_is_gone(qp->context))
+		return ordered ? ordered : EIO;
 	(void)mask;
 	memset(attr, 0, sizeof *attr);
 	memset(init, 0, sizeof *init);

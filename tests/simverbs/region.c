@@ -158,12 +158,16 @@ void region_each(uint32_t pd, void (*fn)(const struct region *r, void *arg), voi
 
 /* ---- calls ------------------------------------------------------------------------------ */
 
-static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t length, uint32_t access)
+/* ordered: an errno that a rule has. */
+static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t length, uint32_t access,
+				      int ordered)
 {
 	const struct personality *p = &adapter_of(pd->context)->p;
 	struct region *r;
 	int rc = order_failure("ibv_reg_mr");
 
+	if (ordered)
+		rc = ordered;
 	if (!rc && access & IBV_ACCESS_RELAXED_ORDERING)
 		rc = order_failure("relaxed");
 
@@ -214,17 +218,19 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 #undef ibv_reg_mr
 EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t length, int access)
 {
-	return register_region(pd, addr, length, (uint32_t)access);
+	return register_region(pd, addr, length, (uint32_t)access, 0);
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t length, uint64_t iova,
 				       unsigned int access)
 {
+	int ordered = order_failure(__func__);
+
 	if (iova != (uintptr_t)addr) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}
-	return register_region(pd, addr, length, access);
+	return register_region(pd, addr, length, access, ordered);
 }
 
 static void remove_region(struct region *r)
@@ -243,6 +249,7 @@ static void remove_region(struct region *r)
 EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 {
 	struct region *r = (struct region *)mr;
+	int ordered = order_failure(__func__);
 
 	pthread_mutex_lock(&lock);
 	remove_region(r);
@@ -254,5 +261,5 @@ EXPORT int ibv_dereg_mr(struct ibv_mr *mr)
 	memory_unlock(r->bytes);
 	pd_of(mr->pd)->users--;
 	tally_remove(TALLY_REGIONS);
-	return device_end_object(mr->context, r);
+	return device_end_object(mr->context, r, ordered);
 }

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <linux/landlock.h>
 #include <poll.h>
@@ -443,6 +444,13 @@ static void test_nobody_listens(void **state)
 
 /* ---- ordered faults ---------------------------------------------------------------------- */
 
+/* In a child. */
+static void set_faults(const char *faults)
+{
+	alarm(30);
+	setenv("SIMVERBS_FAULT", faults, 1);
+}
+
 /* Runs both ends in one process with faults. */
 static void run_with(const char *faults, int (*fn)(void))
 {
@@ -450,8 +458,7 @@ static void run_with(const char *faults, int (*fn)(void))
 	int status;
 
 	if (pid == 0) {
-		alarm(30);
-		setenv("SIMVERBS_FAULT", faults, 1);
+		set_faults(faults);
 		_exit(fn());
 	}
 	assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -850,6 +857,288 @@ static void test_ordered_events_of_an_adapter(void **state)
 	run_with("async:PORT_ERR,n=1,for=50;async:GID_CHANGE,n=2", expect_async);
 }
 
+/* ---- what ends a program ----------------------------------------------------------------- */
+
+/* Runs fn in a process of its own, which must end by abort() with this line. */
+static void expect_misuse(void (*fn)(void), const char *said)
+{
+	struct rlimit none = {0, 0};
+	char text[4096];
+	size_t used = 0;
+	int lines[2], status;
+	ssize_t n;
+	pid_t pid;
+
+	assert_int_equal(pipe(lines), 0);
+	pid = fork();
+	if (pid == 0) {
+		alarm(30);
+		setrlimit(RLIMIT_CORE, &none);
+		setenv("SIMVERBS_TOUCH", "1", 1);
+		dup2(lines[1], STDERR_FILENO);
+		close(lines[0]);
+		close(lines[1]);
+		fn();
+		_exit(0);
+	}
+	close(lines[1]);
+	while ((n = read(lines[0], text + used, sizeof text - 1 - used)) > 0)
+		used += (size_t)n;
+	text[used] = '\0';
+	close(lines[0]);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT || !strstr(text, said))
+		fail_msg("expected \"%s\", got status %#x and: %s", said, status, text);
+}
+
+/* ---- calls that fail -------------------------------------------------------------------- */
+
+static bool has_failed(int rc)
+{
+	return rc == EPROTO || rc == -EPROTO || (rc == -1 && errno == EPROTO);
+}
+
+static bool has_none(const void *made)
+{
+	return !made && errno == EPROTO;
+}
+
+/* What e had is destroyed all the same. */
+static bool fail_to_destroy(struct end *e, const char *name)
+{
+	struct ibv_context *context;
+	bool failed = false;
+
+	rdma_destroy_qp(e->id);
+	if (strcmp(name, "ibv_dereg_mr") == 0)
+		failed = has_failed(ibv_dereg_mr(e->mr));
+	else
+		END_NEED(ibv_dereg_mr(e->mr) == 0);
+	e->mr = NULL;
+	if (strcmp(name, "ibv_destroy_cq") == 0)
+		return has_failed(ibv_destroy_cq(e->cq)) &&
+		       ibv_destroy_comp_channel(e->channel) == EBUSY &&
+		       ibv_dealloc_pd(e->pd) == 0 && rdma_destroy_id(e->id) == 0;
+	END_NEED(ibv_destroy_cq(e->cq) == 0);
+	if (strcmp(name, "ibv_destroy_comp_channel") == 0)
+		failed = has_failed(ibv_destroy_comp_channel(e->channel));
+	else
+		END_NEED(ibv_destroy_comp_channel(e->channel) == 0);
+	if (strcmp(name, "ibv_dealloc_pd") == 0)
+		failed = has_failed(ibv_dealloc_pd(e->pd));
+	else
+		END_NEED(ibv_dealloc_pd(e->pd) == 0);
+	context = ibv_open_device(e->id->verbs->device);
+	END_NEED(context != NULL);
+	if (strcmp(name, "ibv_close_device") == 0)
+		failed = has_failed(ibv_close_device(context));
+	else
+		END_NEED(ibv_close_device(context) == 0);
+	if (strcmp(name, "rdma_destroy_id") == 0)
+		failed = has_failed(rdma_destroy_id(e->id));
+	else
+		END_NEED(rdma_destroy_id(e->id) == 0);
+	return failed;
+}
+
+/* Before e has anything. */
+static bool fail_to_acknowledge(struct end *e)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9)};
+	struct rdma_cm_event *event;
+
+	inet_pton(AF_INET, FAR, &to.sin_addr);
+	e->events = rdma_create_event_channel();
+	END_NEED(e->events != NULL);
+	END_NEED(rdma_create_id(e->events, &e->id, NULL, RDMA_PS_TCP) == 0);
+	END_NEED(rdma_resolve_addr(e->id, NULL, (struct sockaddr *)&to, 1000) == 0);
+	END_NEED(rdma_get_cm_event(e->events, &event) == 0);
+	return has_failed(rdma_ack_cm_event(event)) && rdma_destroy_id(e->id) == 0;
+}
+
+/* Needs no more than an id with a route. */
+static bool fail_early(struct end *e, const char *name)
+{
+	struct ibv_device_attr device;
+	struct ibv_port_attr port;
+	struct ibv_async_event async;
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+	struct sockaddr_in any = {.sin_family = AF_INET};
+	struct sockaddr *at = (struct sockaddr *)&any;
+	struct ibv_context *context = e->id->verbs;
+	uint8_t tos = 1;
+
+#define GIVES(call, ...)                                                                           \
+	if (strcmp(name, #call) == 0)                                                              \
+	return has_failed(call(__VA_ARGS__))
+#define MAKES(call, ...)                                                                           \
+	if (strcmp(name, #call) == 0)                                                              \
+	return has_none(call(__VA_ARGS__))
+	MAKES(ibv_alloc_pd, context);
+	MAKES(ibv_create_comp_channel, context);
+	MAKES(ibv_create_cq, context, 1, NULL, NULL, 0);
+	MAKES(ibv_get_device_list, NULL);
+	MAKES(ibv_open_device, context->device);
+	MAKES(rdma_create_event_channel, );
+	GIVES(ibv_get_async_event, context, &async);
+	GIVES(ibv_query_device, context, &device);
+	GIVES(ibv_query_port, context, 1, &port);
+	GIVES(rdma_bind_addr, e->id, at);
+	GIVES(rdma_create_id, e->events, &id, NULL, RDMA_PS_TCP);
+	GIVES(rdma_get_cm_event, e->events, &event);
+	GIVES(rdma_listen, e->id, 1);
+	GIVES(rdma_migrate_id, e->id, e->events);
+	GIVES(rdma_resolve_addr, e->id, NULL, at, 1000);
+	GIVES(rdma_resolve_route, e->id, 1000);
+	GIVES(rdma_set_option, e->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, sizeof tos);
+	return false;
+}
+
+/* Needs what end_equip() makes. */
+static bool fail_late(struct end *e, const char *name)
+{
+	struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+	struct ibv_sge range = {(uintptr_t)e->memory, 1, e->mr->lkey};
+	struct ibv_send_wr send = {.sg_list = &range, .num_sge = 1}, *bad_send;
+	struct ibv_recv_wr receive = {.sg_list = &range, .num_sge = 1}, *bad;
+	struct rdma_conn_param conn = {.retry_count = 1};
+	struct ibv_qp_init_attr init = {.qp_type = IBV_QPT_RC};
+	int write = IBV_ACCESS_LOCAL_WRITE;
+	struct ibv_cq *cq;
+	struct ibv_wc wc;
+	void *context;
+
+	MAKES(ibv_reg_mr, e->pd, e->memory, 4096, write);
+	MAKES(ibv_reg_mr_iova2, e->pd, e->memory, 4096, (uintptr_t)e->memory, (unsigned)write);
+	GIVES(ibv_get_cq_event, e->channel, &cq, &context);
+	GIVES(ibv_modify_qp, e->id->qp, &attr, IBV_QP_STATE);
+	GIVES(ibv_poll_cq, e->cq, 1, &wc);
+	GIVES(ibv_post_recv, e->id->qp, &receive, &bad);
+	GIVES(ibv_post_send, e->id->qp, &send, &bad_send);
+	GIVES(ibv_query_qp, e->id->qp, &attr, 0, &init);
+	GIVES(ibv_req_notify_cq, e->cq, 0);
+	GIVES(rdma_accept, e->id, &conn);
+	GIVES(rdma_connect, e->id, &conn);
+	GIVES(rdma_create_qp, e->id, e->pd, &init);
+	GIVES(rdma_disconnect, e->id);
+	GIVES(rdma_notify, e->id, IBV_EVENT_COMM_EST);
+	GIVES(rdma_reject, e->id, NULL, 0);
+	return fail_to_destroy(e, name);
+#undef GIVES
+#undef MAKES
+}
+
+/* n: which call of it fails, after those of end_resolve() and end_equip(). */
+static bool fail_call(const char *name, int n)
+{
+	struct end e = {0};
+	char faults[64];
+
+	snprintf(faults, sizeof faults, "fail:%s,n=%d,errno=%d", name, n, EPROTO);
+	set_faults(faults);
+	if (strcmp(name, "rdma_ack_cm_event") == 0)
+		return fail_to_acknowledge(&e);
+	end_resolve(&e, FAR, 9);
+	if (fail_early(&e, name))
+		return true;
+	end_equip(&e, 0, 0);
+	return fail_late(&e, name);
+}
+
+static void test_each_call_fails_as_ordered(void **state)
+{
+	static const struct {
+		const char *name;
+		int n;
+	} calls[] = {
+		{"ibv_alloc_pd", 1},
+		{"ibv_close_device", 1},
+		{"ibv_create_comp_channel", 1},
+		{"ibv_create_cq", 1},
+		{"ibv_dealloc_pd", 1},
+		{"ibv_dereg_mr", 1},
+		{"ibv_destroy_comp_channel", 1},
+		{"ibv_destroy_cq", 1},
+		{"ibv_get_async_event", 1},
+		{"ibv_get_cq_event", 1},
+		{"ibv_get_device_list", 1},
+		{"ibv_modify_qp", 1},
+		{"ibv_open_device", 2}, /* librdmacm's is the first */
+		{"ibv_poll_cq", 1},
+		{"ibv_post_recv", 1},
+		{"ibv_post_send", 1},
+		{"ibv_query_device", 1},
+		{"ibv_query_port", 1},
+		{"ibv_query_qp", 1},
+		{"ibv_reg_mr", 2},
+		{"ibv_reg_mr_iova2", 2},
+		{"ibv_req_notify_cq", 1},
+		{"rdma_accept", 1},
+		{"rdma_ack_cm_event", 1},
+		{"rdma_bind_addr", 1},
+		{"rdma_connect", 1},
+		{"rdma_create_event_channel", 2},
+		{"rdma_create_id", 2},
+		{"rdma_create_qp", 2},
+		{"rdma_destroy_id", 1},
+		{"rdma_disconnect", 1},
+		{"rdma_get_cm_event", 3},
+		{"rdma_listen", 1},
+		{"rdma_migrate_id", 1},
+		{"rdma_notify", 1},
+		{"rdma_reject", 1},
+		{"rdma_resolve_addr", 2},
+		{"rdma_resolve_route", 2},
+		{"rdma_set_option", 1},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++) {
+		pid_t pid = fork();
+		int status;
+
+		if (pid == 0)
+			_exit(!fail_call(calls[i].name, calls[i].n));
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		if (status)
+			fail_msg("%s: status %#x", calls[i].name, status);
+	}
+}
+
+static const char *misspelled;
+
+static void follow_rules(void)
+{
+	setenv("SIMVERBS_FAULT", misspelled, 1);
+	ibv_free_device_list(ibv_get_device_list(NULL));
+}
+
+static void test_an_unknown_rule_ends_the_program(void **state)
+{
+	static const char *const rules[] = {
+		"fail:no_such_call,n=1,errno=5",
+		"fail:rdma_destroy_qp,n=1,errno=5", /* has no result */
+		"fail:ibv_alloc_pd,n=1",
+		"fail:n=1,errno=5",
+		"delay:no_such_call,n=1,late=5",
+		"event:NO_SUCH_EVENT,n=1,as=1",
+		"event:MULTICAST_JOIN,n=1,as=1",
+		"lose:REPLY,n=1",
+		"async:PATH_MIG,n=1",
+		"status:ERROR,n=1,is=4",
+		"no_such_rule:n=1",
+		"fail:ibv_alloc_pd,m=1",
+		"fail:ibv_alloc_pd,n=one",
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof rules / sizeof *rules; i++) {
+		misspelled = rules[i];
+		expect_misuse(follow_rules, "SIMVERBS_FAULT: ");
+	}
+}
+
 /* ---- a receiver that is not ready ------------------------------------------------------- */
 
 static int send_unexpected(uint16_t port, int from, int to)
@@ -944,38 +1233,6 @@ static void test_an_ordered_status_of_a_receive(void **state)
 }
 
 /* ---- misuse ----------------------------------------------------------------------------- */
-
-/* Runs fn in a process of its own, which must end by abort() with this line. */
-static void expect_misuse(void (*fn)(void), const char *said)
-{
-	struct rlimit none = {0, 0};
-	char text[4096];
-	size_t used = 0;
-	int lines[2], status;
-	ssize_t n;
-	pid_t pid;
-
-	assert_int_equal(pipe(lines), 0);
-	pid = fork();
-	if (pid == 0) {
-		alarm(30);
-		setrlimit(RLIMIT_CORE, &none);
-		setenv("SIMVERBS_TOUCH", "1", 1);
-		dup2(lines[1], STDERR_FILENO);
-		close(lines[0]);
-		close(lines[1]);
-		fn();
-		_exit(0);
-	}
-	close(lines[1]);
-	while ((n = read(lines[0], text + used, sizeof text - 1 - used)) > 0)
-		used += (size_t)n;
-	text[used] = '\0';
-	close(lines[0]);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGABRT || !strstr(text, said))
-		fail_msg("expected \"%s\", got status %#x and: %s", said, status, text);
-}
 
 static struct end one, two; /* of the child */
 
@@ -1378,6 +1635,8 @@ int main(void)
 		cmocka_unit_test(test_an_adapter_is_pulled_out_and_put_back),
 		cmocka_unit_test(test_a_fatal_error_of_a_queue_pair),
 		cmocka_unit_test(test_ordered_events_of_an_adapter),
+		cmocka_unit_test(test_each_call_fails_as_ordered),
+		cmocka_unit_test(test_an_unknown_rule_ends_the_program),
 		cmocka_unit_test(test_no_receive_is_posted),
 		cmocka_unit_test(test_a_send_waits_for_a_receive),
 		cmocka_unit_test(test_an_ordered_status_of_a_receive),
