@@ -9,10 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <fcntl.h>
-#include <pwd.h>
 #include <unistd.h>
 #include <cmocka.h>
-#include "copy/names/tilde.h"
 #include "copy/walk/find.h"
 #include "folder.h"
 
@@ -113,32 +111,6 @@ static void order_and_want_numbers_are_kept(void **state)
 	found_free(&f);
 }
 
-static void tilde_expands_to_a_home_directory(void **state)
-{
-	struct passwd *root = getpwnam("root");
-	struct passwd *me = getpwuid(geteuid());
-	char is[256], should[256];
-
-	(void)state;
-	assert_non_null(root);
-	assert_int_equal(tilde_expand("~root/x/y", is, sizeof is), 0);
-	snprintf(should, sizeof should, "%s/x/y", root->pw_dir);
-	assert_string_equal(is, should);
-	assert_int_equal(setenv("HOME", "/some/where", 1), 0);
-	assert_int_equal(tilde_expand("~/x", is, sizeof is), 0);
-	assert_string_equal(is, "/some/where/x");
-	assert_int_equal(unsetenv("HOME"), 0);
-	if (me) {
-		assert_int_equal(tilde_expand("~", is, sizeof is), 0);
-		assert_string_equal(is, me->pw_dir);
-	}
-	assert_int_equal(tilde_expand("a~b/~", is, sizeof is), 0);
-	assert_string_equal(is, "a~b/~");
-	assert_int_equal(tilde_expand("~no-such-user-here/x", is, sizeof is), -1);
-	assert_int_equal(failed()->code, OUT_NO_SOURCE);
-	assert_int_equal(tilde_expand("too long", is, 5), -1);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -147,7 +119,6 @@ int main(void)
 		cmocka_unit_test(literal_name_wins_over_a_pattern),
 		cmocka_unit_test(no_match_is_missing),
 		cmocka_unit_test(order_and_want_numbers_are_kept),
-		cmocka_unit_test(tilde_expands_to_a_home_directory),
 	};
 
 	return cmocka_run_group_tests(tests, make_files, folder_leave);
