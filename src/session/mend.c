@@ -129,6 +129,7 @@ static enum attempt_result attempt_failed(struct lane_end *e, uint32_t epoch)
 	log_debug("lane %u epoch %u: %s", e->index, epoch, f.text);
 	e->attempt_epoch = epoch;
 	memcpy(e->attempt_why, f.text, sizeof e->attempt_why);
+	e->attempt_ended = false;
 	if (lane_aborted(e->lane) || mend_announce_over(e, epoch, f.text) < 0)
 		return ATTEMPT_FATAL;
 	fail_again(&f);
@@ -191,6 +192,17 @@ enum attempt_result mend_over_tcp(struct lane_end *e, const union address *to, u
 	return attach_wire(e, epoch, w, TRANSPORT_TCP);
 }
 
+static enum attempt_result caller_failed(struct lane_end *e, uint32_t epoch, enum transport t)
+{
+	enum outcome code = failed()->code;
+	enum attempt_result result;
+
+	offer_warn_unable(e, t);
+	result = t == TRANSPORT_TCP ? attempt_over_tcp_failed(e, epoch) : attempt_failed(e, epoch);
+	e->attempt_ended = code == OUT_PEER_LOST || code == OUT_CONNECT;
+	return result;
+}
+
 /* Makes the caller's connection a wire of the lane. */
 static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 {
@@ -213,10 +225,7 @@ static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 	else
 		rc = tcp_take(e->lane, c->epoch, &s->key, c->fd, c->depth, &w);
 	if (rc)
-		offer_warn_unable(e, t);
-	if (rc)
-		return t == TRANSPORT_TCP ? attempt_over_tcp_failed(e, c->epoch)
-					  : attempt_failed(e, c->epoch);
+		return caller_failed(e, c->epoch, t);
 	e->shortages = 0;
 	return attach_wire(e, c->epoch, w, t);
 }
@@ -481,26 +490,6 @@ static int accept_timeout(struct lane_end *e, bool first, enum connect_stage sta
 	return (stage == STAGE_DETOUR ? DETOUR_MS : 2 * s->o.connect_timeout_ms) + GRACE_MS;
 }
 
-static enum attempt_result fail_no_caller(struct lane_end *e, bool first, int timeout_ms)
-{
-	bool rdma = e->s->terms.want == TRANSPORT_RDMA;
-	char why[FAIL_TEXT_MAX];
-
-	if (failed()->code != OUT_CONNECT || lane_aborted(e->lane))
-		return ATTEMPT_FATAL;
-	mend_format_reason(e, why);
-	if (first)
-		fail_as(OUT_CONNECT, "%s did not connect lane %u to %s port %u within %g s%s",
-			e->s->o.peer, e->index, rdma ? "RDMA" : "TCP",
-			rdma ? porter_rdma_port(e->s->porter) : porter_tcp_port(e->s->porter),
-			timeout_ms / 1000.0, why);
-	else
-		fail_as(OUT_PEER_LOST,
-			"lane %u could not be reconnected within %g s: %s did not connect%s",
-			e->index, timeout_ms / 1000.0, e->s->o.peer, why);
-	return ATTEMPT_FATAL;
-}
-
 /* Tries until the lane has a wire or cannot get one. */
 static enum attempt_result connect_lane(struct lane_end *e, bool first)
 {
@@ -528,7 +517,7 @@ static enum attempt_result connect_lane(struct lane_end *e, bool first)
 			rc = accept_lane(e, deadline);
 			deadline = mend_move_deadline(e, deadline, stopped);
 			if (rc == ATTEMPT_FATAL)
-				fail_no_caller(e, first, timeout_ms);
+				mend_fail_no_caller(e, first, timeout_ms);
 		} else if (chosen) {
 			rc = redial_lane(e, first,
 					 !first                  ? s->terms.timeout_ms

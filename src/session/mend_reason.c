@@ -43,16 +43,38 @@ enum attempt_result mend_add_peer_reason(struct lane_end *e, uint32_t epoch, uin
 	return ATTEMPT_FAILED;
 }
 
-void mend_format_reason(struct lane_end *e, char to[static FAIL_TEXT_MAX])
+/* ": why the last attempt to get the next wire failed", as this end knows it, else as the other one
+ * does; or "". */
+static void format_reason(struct lane_end *e, char to[static FAIL_TEXT_MAX])
 {
 	const char *why = e->attempt_why;
 
 	pthread_mutex_lock(&e->s->lock);
 	if (e->down && e->down_epoch >= e->first_epoch &&
-	    (!why[0] || e->down_epoch > e->attempt_epoch))
+	    (!why[0] || e->down_epoch > e->attempt_epoch ||
+	     (e->down_epoch == e->attempt_epoch && e->attempt_ended)))
 		why = e->down_why;
 	snprintf(to, FAIL_TEXT_MAX, "%s%.600s", why[0] ? ": " : "", why);
 	pthread_mutex_unlock(&e->s->lock);
+}
+
+void mend_fail_no_caller(struct lane_end *e, bool first, int timeout_ms)
+{
+	bool rdma = e->s->terms.want == TRANSPORT_RDMA;
+	char why[FAIL_TEXT_MAX];
+
+	if (failed()->code != OUT_CONNECT || lane_aborted(e->lane))
+		return;
+	format_reason(e, why);
+	if (first)
+		fail_as(OUT_CONNECT, "%s did not connect lane %u to %s port %u within %g s%s",
+			e->s->o.peer, e->index, rdma ? "RDMA" : "TCP",
+			rdma ? porter_rdma_port(e->s->porter) : porter_tcp_port(e->s->porter),
+			timeout_ms / 1000.0, why);
+	else
+		fail_as(OUT_PEER_LOST,
+			"lane %u could not be reconnected within %g s: %s did not connect%s",
+			e->index, timeout_ms / 1000.0, e->s->o.peer, why);
 }
 
 void mend_copy_cause(struct lane_end *e, uint32_t epoch, const char *why,

@@ -156,6 +156,7 @@ struct lane_end {
 	/* why the last of them failed, and its epoch; "": none has */
 	char attempt_why[FAIL_TEXT_MAX];
 	uint32_t attempt_epoch;
+	bool attempt_ended; /* the reason may be only that the other end has ended it */
 	bool down_sent; /* down_sent_epoch is valid */
 	uint32_t down_sent_epoch; /* of the last LANE_DOWN that was sent */
 	unsigned shortages; /* TCP connections in a row for which this host had no resources */
@@ -329,9 +330,8 @@ int mend_fence(struct lane_end *e, uint32_t epoch, const char *why);
 /* mend_reason.c: adds the other end's reason to this thread's failure, if it comes soon. The
  * attempt of this epoch failed, and the other end gave it up. */
 enum attempt_result mend_add_peer_reason(struct lane_end *e, uint32_t epoch, uint64_t deadline_ms);
-/* ": why the last attempt to get the next wire failed", as this end knows it, else as the other one
- * does; or "". */
-void mend_format_reason(struct lane_end *e, char to[static FAIL_TEXT_MAX]);
+/* The wait for a caller has failed. If only its time was over, adds why the last attempt failed. */
+void mend_fail_no_caller(struct lane_end *e, bool first, int timeout_ms);
 /* Why the wire of the epoch before this one broke, after the fence. An RDMA wire that the other end
  * has ended only shows that (`why'); the reason is in that end's LANE_DOWN. */
 void mend_copy_cause(struct lane_end *e, uint32_t epoch, const char *why,

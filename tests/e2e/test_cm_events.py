@@ -2,6 +2,7 @@
 """What the connection manager can report in place of what was expected (tests/simverbs/order.h orders it), and what Sluice
 makes of it: TCP with the reason, or an error with --transport=rdma."""
 
+import re
 import time
 
 import pytest
@@ -23,12 +24,13 @@ EHOSTUNREACH, ETIMEDOUT, ENODEV, EINVAL, ENETUNREACH, ENOMEM = 113, 110, 19, 22,
 class Stream:
     """A file from rdsend, which connects the lanes, to rdrecv."""
 
-    def __init__(self, bench, tmp_path, fault, transport, sink_fault="", timeout=CONNECT_TIMEOUT):
+    def __init__(self, bench, tmp_path, fault, transport, sink_fault="", timeout=CONNECT_TIMEOUT, sink_timeout=None):
         data = pattern(20 * BLOCK)
         (tmp_path / "in").write_bytes(data)
         self.timeout = timeout
         options = ["-v", "--lanes=1", "--connect-timeout=%d" % timeout]
-        self.sink = bench.receive(*options, tmp_path / "out", transport="--transport=" + transport,
+        sink_options = ["-v", "--lanes=1", "--connect-timeout=%d" % (sink_timeout or timeout)]
+        self.sink = bench.receive(*sink_options, tmp_path / "out", transport="--transport=" + transport,
                                   env={"SIMVERBS_FAULT": sink_fault})
         began = time.monotonic()
         self.source = bench.send(self.sink.port, *options, tmp_path / "in", transport="--transport=" + transport,
@@ -134,6 +136,15 @@ def test_an_event_in_place_of_the_expected_is_reported(bench, tmp_path, event, w
     # A kernel that never reports a route gets 2 s more, at each of the two addresses.
     timeout = 10 if event == "ROUTE_RESOLVED" and what == ADDR_CHANGE else CONNECT_TIMEOUT
     EXPECT[transport](Stream(bench, tmp_path, always(event, what, status), transport, timeout=timeout), why)
+
+
+@pytest.mark.lanes
+def test_an_accepting_end_that_gives_up_reports_the_last_attempt(bench, tmp_path):
+    """The other end has more time, and its attempts fail. The listener waits for twice its own time, and 2 s."""
+    s = Stream(bench, tmp_path, always("ESTABLISHED", UNREACHABLE, -ETIMEDOUT), "rdma", timeout=60, sink_timeout=1)
+    assert s.codes == (35, 35), (s.codes, s.all)
+    for said in (s.said, s.sink.errors()):
+        assert re.search("did not connect lane 0 to RDMA port [0-9]+ within 4 s: connect to [^ ]*: no answer; does a firewall", said), s.all
 
 
 # What comes to the listener in place of a request: none of it may end it.
