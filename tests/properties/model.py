@@ -59,6 +59,7 @@ class Model:
         self.failed, self.deleted, self.replaced, self.unchecked = [], set(), set(), set()
         self.backups = set()
         self.shared_backups = False     # the backups of two names would have one name
+        self.contested = False  # two sources have one name: when the first was moved, another run moves the second there
         self.maybe_dirs = set()     # backup directories that may or may not be made
         self.fates = {}     # {source path: gone, stays or either}
         self.link_fates = set()     # the fates that followed links would have if they were files
@@ -463,6 +464,7 @@ class Model:
     # If several sources have one name, the first counts (as with rsync). If the second can't be merged with
     # it, the second fails.
     def drop_second(self, other, dest, path, dir):
+        self.contested = True
         if other is None or dir != (other.node.kind == "dir") or other.root:
             self.fail(path, "what a source before it has there is not replaced")
         self.fates[path] = "stays"

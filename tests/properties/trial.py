@@ -348,8 +348,8 @@ class Trial:
             unfinished = {p for p in state if p not in before and state[p].kind == "dir"}.difference(
                 *(m.mkpath_dirs for m, _ in runs))
             model = Model(self.case, state, unfinished)
-            # What another process took from the source, or a move that succeeded, --delete takes from the target.
-            earlier = [] if self.fault["kind"] == "change" or self.codes[-1] == 0 else self.need
+            # What another process took from the source, or a whole move, --delete takes from the target.
+            earlier = [] if self.fault["kind"] == "change" or self.is_new_copy(runs[-1][0], state) else self.need
             self.need = earlier + judge.contents_of(self.case, state)
             proc = self.start()
             if plan:
@@ -364,14 +364,20 @@ class Trial:
                 return
             state = after
 
+    @staticmethod
+    def is_new_copy(model, after):
+        """Whether the run after this one no longer completes the same copy, as the sources are others: they were moved."""
+        return model.o.get("remove-source-files") and (
+            model.contested or not model.inexact and not judge.exact(model, after, min(model.codes)))
+
     def judge_rerun(self, runs, after, code, killed):
         model, state = runs[-1]
         found = judge.lost(self.need, after) + judge.lost_backups(model, state, after)
         # What an earlier run backed up must survive, too. It does not where the names of two backups of one run
         # are open, or where one run stored a content that the next one replaces.
         if self.fault["kind"] in ("kill", "full"):
-            for earlier, old in runs[:-1]:
-                if not earlier.shared_backups:
+            for (earlier, old), (_, then) in zip(runs, runs[1:]):
+                if not earlier.shared_backups and not self.is_new_copy(earlier, then):
                     found += judge.lost_backups(earlier, old, after)
         if killed:
             found += self.within_bounds(model, state, after, code)
