@@ -159,7 +159,7 @@ def test_a_lane_returns_from_tcp_to_an_adapter_that_is_put_back(bench, tmp_path)
     assert "RDMA works now" in m.finish(r)
 
 
-@pytest.mark.parametrize("event", ["QP_FATAL", "QP_ACCESS_ERR", "CQ_ERR", "DEVICE_FATAL"])
+@pytest.mark.parametrize("event", ["QP_FATAL", "QP_REQ_ERR", "QP_ACCESS_ERR", "CQ_ERR", "DEVICE_FATAL"])
 @pytest.mark.parametrize("nth", [2, pytest.param(60, marks=pytest.mark.lanes)])
 def test_an_error_without_a_completion_breaks_a_lane_which_is_mended(bench, tmp_path, event, nth):
     m = Machine(bench, tmp_path, words=())
