@@ -427,6 +427,14 @@ def test_the_end_that_accepts_reports_no_promotion(bench, tmp_path):
     assert "RDMA works now" in source.errors() and "reconnected" not in sink.errors(), source.errors() + sink.errors()
 
 
+def test_only_on_iwarp_a_late_hello_is_asked_for(bench, tmp_path):
+    """The source connects, and asks with a WRITE of no bytes after half a second (siw: 50 ms)."""
+    said = stream(bench, tmp_path, "writes:", "--lanes=1", "--rdma-op=send", transport="--transport=rdma",
+                  sink_fault="delay:ibv_post_send,n=1,late=1300")
+    assert ("write of 0 bytes" in said) == IWARP and "reconnected" not in said, said
+    assert said.count("write of ") == said.count("write of 0 bytes"), said
+
+
 @pytest.mark.skipif(IWARP, reason="iWARP has no such message")
 @pytest.mark.may_skip("any", "iWARP has no such message", on="sim")
 def test_a_lost_rtu_costs_no_time(bench, tmp_path):

@@ -115,6 +115,7 @@ static const struct kind {
 	{"fail", calls},   {"delay", calls},        {"status", NULL}, {"receive", NULL},
 	{"event", events}, {"lose", messages},      {"silent", NULL}, {"stale", NULL},
 	{"reuse", NULL},   {"async", async_events}, {"relax", NULL},  {"regions", NULL},
+	{"writes", NULL},
 };
 
 static struct rule rules[RULES];
@@ -261,6 +262,11 @@ bool order_relaxed(void)
 bool order_told(void)
 {
 	return find_rule("regions", NULL) != NULL;
+}
+
+bool order_writes(void)
+{
+	return find_rule("writes", NULL) != NULL;
 }
 
 int order_status(void)

@@ -14,6 +14,7 @@
  *                            too. NAME relaxed: ibv_reg_mr() with relaxed ordering
  *   relax:                   each region has relaxed ordering
  *   regions:                 prints the size and access of each region
+ *   writes:                  prints the size of each RDMA WRITE
  *   delay:NAME,n=N,late=MS   the N-th call of one of these functions takes so long (n=0: each)
  *   status:n=N,is=S          the N-th send of the process completes with status S, and its queue
  *                            pair breaks
@@ -46,6 +47,8 @@ int order_failure(const char *function);
 /* Whether each region has relaxed ordering, or is printed. */
 bool order_relaxed(void);
 bool order_told(void);
+/* Whether each RDMA WRITE is printed. */
+bool order_writes(void);
 /* The status of this send; 0: none is ordered. */
 int order_status(void);
 /* The same of a receive that is polled. */

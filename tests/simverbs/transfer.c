@@ -458,6 +458,8 @@ static int enter_send(struct queue_pair *q, const struct ibv_send_wr *wr)
 	if (bytes > q->adapter->p.max_msg_size)
 		return EINVAL;
 	e->bytes = (uint32_t)bytes;
+	if (wr->opcode == IBV_WR_RDMA_WRITE && order_writes())
+		complain("write of %u bytes", e->bytes);
 	delay_message(q->adapter, q->port, bytes, measure_ack_timeout(q), &e->arrives_ns,
 		      &e->acked_ns);
 	if (wr->send_flags & IBV_SEND_INLINE)
