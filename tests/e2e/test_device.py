@@ -44,6 +44,20 @@ def test_names_and_addresses_are_replaced(monkeypatch, host):
         assert clean({"k": [text]}) == {"k": [wanted]}
 
 
+@pytest.mark.needs("tcp", why="it needs no adapter; one run is enough")
+def test_both_ends_are_at_one_address_unless_two_are_given(monkeypatch):
+    """An address of another port of this machine would not be reached over a cable (docs/hardware.md)."""
+    device = loaded()
+    for name in "SLUICE_TEST_NEAR", "SLUICE_TEST_FAR", "SIMVERBS":
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(device, "SIMULATED", None)
+    monkeypatch.setattr(device, "active_devices", lambda: ["mlx5_0", "mlx5_1"])
+    monkeypatch.setattr(device, "addresses_of", lambda d: ["10.0.0.1"] if d == "mlx5_0" else ["10.0.1.1"])
+    assert device.find_addresses(None, None) == ("10.0.0.1", "10.0.0.1")
+    assert device.find_addresses(None, "10.0.1.1") == ("10.0.0.1", "10.0.1.1")
+    assert device.find_addresses("10.0.1.1", None) == ("10.0.1.1", "10.0.1.1")
+
+
 @pytest.mark.needs("sim", why="it runs on a simulated adapter")
 @pytest.mark.may_skip("any", "one adapter of each kind is enough")
 def test_one_file_has_everything(bench, tmp_path):
