@@ -233,13 +233,16 @@ static int unlink_source(struct source *s, const struct removal *r, int dirfd, c
 
 static int remove_one_source(struct source *s, const struct removal *r, const char *shown)
 {
+	struct failure why;
 	int dirfd, ret;
 
 	/* Nothing shows whether a FIFO or a device got more bytes meanwhile. */
 	if (r->named && !S_ISREG(r->seen.mode))
 		return fail("remove %s: it is not a regular file", shown);
-	if (!r->named && source_make_marker(s, r->dir))
-		return -1;
+	if (!r->named && source_make_marker(s, r->dir)) {
+		why = *failed();
+		return fail_as(why.code, "remove %s: %s", shown, why.text);
+	}
 	if (walk_dir_use(r->dir, &dirfd))
 		return -1;
 	ret = unlink_source(s, r, dirfd, shown);
