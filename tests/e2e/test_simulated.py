@@ -225,6 +225,14 @@ def test_a_stale_queue_pair_is_replaced_by_one_with_another_number(bench, tmp_pa
     assert said.count("region of") == 2, said
 
 
+@pytest.mark.skipif(not IWARP, reason="only on iWARP a connection needs a port of TCP")
+@pytest.mark.may_skip("any", "only on iWARP a connection needs a port of TCP", on="sim")
+def test_a_local_port_that_tcp_uses_is_replaced_by_another(bench, tmp_path):
+    """The connection manager chooses the port without asking TCP, and siw finds it in use."""
+    said = stream(bench, tmp_path, ";".join("fail:rdma_connect,n=%d,errno=98" % n for n in (1, 2, 3)), "--lanes=1", "-vv")
+    assert "over TCP" not in said and "reconnected" not in said and "next address" not in said, said
+
+
 @pytest.mark.parametrize("event", ["ADDR_RESOLVED", "ROUTE_RESOLVED", "ESTABLISHED"])
 # enum rdma_cm_event_type: ADDR_ERROR, ROUTE_ERROR, CONNECT_ERROR, UNREACHABLE, REJECTED (stale), DEVICE_REMOVAL
 @pytest.mark.parametrize("what, status", [(1, -110), (3, -110), (6, -22), (7, -110), (8, 10), (11, 0)])

@@ -354,8 +354,11 @@ static int send_request(struct verbs *v, const struct lane_key *key, uint64_t an
 	rc = rdma_connect(v->id, &param);
 	err = errno;
 	alarm_stop(&a);
-	if (rc)
+	if (rc) {
+		/* siw: the connection manager chose a port that TCP has given to a socket. */
+		v->is_stale = iwarp && err == EADDRINUSE;
 		return verbs_connect_failed(v, err);
+	}
 	v->request_pending = iwarp;
 	return await_answer(v, answer_ms, deadline_ms);
 }

@@ -101,8 +101,8 @@ struct verbs {
 	size_t ring_bytes;
 	bool has_qp; /* rdma_create_qp() succeeded */
 	bool established; /* accepting: the event has come */
-	/* The attempt failed, and another one may succeed soon, or at once with another queue pair.
-	 */
+	/* The attempt failed, and another one may succeed soon, or at once with another queue pair
+	 * and another port of this host. */
 	bool may_pass, is_stale;
 	bool is_refused; /* the peer's program rejected the request, as far as that is known */
 	bool peer_knows; /* the attempt failed, and the peer has a better reason */
