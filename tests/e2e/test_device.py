@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from arena import WATCHED
 from hosts import BIN, IWARP, ROOT, SIM
 
 DEVICE = ROOT / "tests" / "device"
@@ -58,11 +59,12 @@ def test_both_ends_are_at_one_address_unless_two_are_given(monkeypatch):
     assert device.find_addresses("10.0.1.1", None) == ("10.0.1.1", "10.0.1.1")
 
 
+@pytest.mark.moves_blocks
 @pytest.mark.needs("sim", why="it runs on a simulated adapter")
-@pytest.mark.may_skip("any", "one adapter of each kind is enough")
+@pytest.mark.may_skip("any", "one adapter of each kind is enough, without sanitizers")
 def test_one_file_has_everything(bench, tmp_path):
-    if SIM not in ("connectx-roce", "t6-iwarp"):
-        pytest.skip("one adapter of each kind is enough")
+    if SIM not in ("connectx-roce", "t6-iwarp") or WATCHED:
+        pytest.skip("one adapter of each kind is enough, without sanitizers")
     out = tmp_path / "sent.json"
     r = bench.run([ROOT / "tests/simverbs/with", "-b", BIN.parent, SIM, DEVICE, "--seconds=0.02", "--out", out,
                    "--measured", BIN.parent, "tests/e2e/test_tos.py::test_other_values_are_rejected"], timeout=120)
