@@ -163,10 +163,10 @@ def test_a_lane_returns_from_tcp_to_an_adapter_that_is_put_back(bench, tmp_path)
 @pytest.mark.parametrize("nth", [2, pytest.param(60, marks=pytest.mark.lanes)])
 def test_an_error_without_a_completion_breaks_a_lane_which_is_mended(bench, tmp_path, event, nth):
     m = Machine(bench, tmp_path, words=())
-    r = m.start("-v", "--timeout=10", fault="async:%s,n=%d" % (event, nth))
-    m.finish(r)
+    r = m.start("-v", "--timeout=60", "--connect-timeout=60", fault="async:%s,n=%d" % (event, nth))
+    m.finish(r, timeout=90)
     # at once, not when the time for an answer is over
-    assert m.took < 8, r.errors()
+    assert m.took < 40, r.errors()
 
 
 @pytest.mark.parametrize("event", ["LID_CHANGE", "GID_CHANGE", "PKEY_CHANGE", "SM_CHANGE", "CLIENT_REREGISTER", "PORT_ACTIVE"])

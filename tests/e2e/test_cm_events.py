@@ -138,6 +138,15 @@ def test_an_event_in_place_of_the_expected_is_reported(bench, tmp_path, event, w
     EXPECT[transport](Stream(bench, tmp_path, always(event, what, status), transport, timeout=timeout), why)
 
 
+@pytest.mark.skipif(IWARP, reason="an exit does not wait for requests of iWARP")
+@pytest.mark.may_skip("any", "an exit does not wait for requests of iWARP", on="sim")
+def test_attempts_that_fail_take_no_more_than_their_time(bench, tmp_path):
+    """Each makes a queue pair, which takes half a second; the memory of the first one is registered already."""
+    slow = "delay:rdma_create_qp,n=0,late=500;"
+    s = Stream(bench, tmp_path, slow + always("ESTABLISHED", UNREACHABLE, -ETIMEDOUT), "rdma")
+    expect_error(s, "no answer; does a firewall block RDMA to that port?")
+
+
 @pytest.mark.lanes
 def test_an_accepting_end_that_gives_up_reports_the_last_attempt(bench, tmp_path):
     """The other end has more time, and its attempts fail. The listener waits for twice its own time, and 2 s."""

@@ -207,7 +207,7 @@ def test_a_failure_that_may_pass_costs_another_attempt(bench, tmp_path, event, w
     begun = time.monotonic()
     said = stream(bench, tmp_path, "event:%s,n=1,as=%d,status=%d" % (event, what, status))
     assert "over TCP" not in said and "reconnected" not in said, said
-    assert time.monotonic() - begun < 5, said
+    assert time.monotonic() - begun < 12, said
 
 
 @pytest.mark.parametrize("event", ["ADDR_RESOLVED", "ROUTE_RESOLVED", "ESTABLISHED"])
@@ -345,7 +345,8 @@ def test_a_blocked_rdma_delays_no_end(bench, tmp_path):
     r = copy(bench, tmp_path, "lose:REQ,n=0", slowly, transport="--transport=auto", blocks=120)
     assert r.code == 0 and "over tcp " in r.errors() and "RDMA works" not in r.errors(), r.errors()
     assert r.errors().count("over TCP, not RDMA") == 1, r.errors()
-    assert time.monotonic() - begun < 3 + 3 + 3, r.errors()  # for RDMA, for the data, and for a busy machine
+    # For RDMA, for the data, and for a busy machine. A knock would last 10 s from the first seconds on.
+    assert time.monotonic() - begun < 3 + 3 + 6, r.errors()
 
 
 @pytest.mark.skipif(IWARP or SOFTWARE, reason="TCP repeats what is lost, and software adapters lose nothing")
@@ -447,10 +448,14 @@ def test_only_on_iwarp_a_late_hello_is_asked_for(bench, tmp_path):
 @pytest.mark.may_skip("any", "iWARP has no such message", on="sim")
 def test_a_lost_rtu_costs_no_time(bench, tmp_path):
     """The accepting end sees the caller's hello, and takes the connection for established."""
+    data = pattern(200 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
     begun = time.monotonic()
-    r = copy(bench, tmp_path, "lose:RTU,n=1", transport="--transport=auto")
-    assert r.code == 0 and "over TCP" not in r.errors(), r.errors()
-    assert time.monotonic() - begun < 4, r.errors()  # REP would be repeated after 4.3 s
+    # REP would be repeated after 30 s.
+    r = bench.copy("-v", "in", "far:%s/out" % tmp_path, transport="--transport=auto",
+                   env={**simulated(limits={"cm_timeout": 30000}), "SIMVERBS_FAULT": "lose:RTU,n=1"})
+    assert r.code == 0 and (tmp_path / "out").read_bytes() == data and "over TCP" not in r.errors(), r.errors()
+    assert time.monotonic() - begun < 20, r.errors()
 
 
 @pytest.mark.skipif(IWARP, reason="iWARP has no such message")
