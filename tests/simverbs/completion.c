@@ -198,6 +198,18 @@ static void free_completion(struct completion *q)
 	free(q->users);
 }
 
+/* What the adapter makes of what was asked for. */
+static uint32_t round_entries(uint32_t cqe, const struct personality *p)
+{
+	uint32_t entries = cqe + p->cqe_reserved, unit = p->round_cqe;
+
+	if (unit == 1)
+		entries = device_round(entries);
+	else if (unit)
+		entries = (entries + unit - 1) / unit * unit;
+	return entries - p->cqe_reserved;
+}
+
 EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *cq_context,
 				    struct ibv_comp_channel *channel, int vector)
 {
@@ -218,8 +230,7 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, void *
 	q->cq.context = context;
 	q->cq.channel = channel;
 	q->cq.cq_context = cq_context;
-	/* mlx5_create_cq(): the next power of two above it, less the one that stays free. */
-	q->cq.cqe = p->round_cqe ? (int)device_round((uint32_t)cqe + 1) - 1 : cqe;
+	q->cq.cqe = (int)round_entries((uint32_t)cqe, p);
 	pthread_mutex_init(&q->lock, NULL);
 	if (p->queues_locked) {
 		q->locked = ((uint64_t)q->cq.cqe * CQE_BYTES + 4095) & ~(uint64_t)4095;

@@ -27,13 +27,13 @@ static const struct field {
 	FIELD(FLAG, ethernet),        FIELD(NUMBER, max_qp_wr),     FIELD(NUMBER, max_sge),
 	FIELD(NUMBER, max_inline),    FIELD(NUMBER, max_cqe),       FIELD(NUMBER, max_mr),
 	FIELD(NUMBER, send_reserved), FIELD(NUMBER, recv_reserved), FIELD(LARGE, max_mr_size),
-	FIELD(LARGE, max_msg_size),   FIELD(FLAG, round_wr),        FIELD(FLAG, round_cqe),
+	FIELD(LARGE, max_msg_size),   FIELD(FLAG, round_wr),        FIELD(NUMBER, round_cqe),
 	FIELD(NUMBER, inline_least),  FIELD(FLAG, immediate),       FIELD(NUMBER, req_private),
 	FIELD(NUMBER, rep_private),   FIELD(NUMBER, rej_private),   FIELD(FLAG, padded),
 	FIELD(NUMBER, reject_errno),  FIELD(NUMBER, mtu),           FIELD(NUMBER, mtu_active),
 	FIELD(NUMBER, ack_timeout),   FIELD(NUMBER, cm_timeout),    FIELD(NUMBER, cm_retries),
 	FIELD(NUMBER, comp_vectors),  FIELD(FLAG, memlock_always),  FIELD(FLAG, queues_locked),
-	FIELD(NUMBER, vendor_id),     FIELD(NUMBER, unheard_errno),
+	FIELD(NUMBER, vendor_id),     FIELD(NUMBER, unheard_errno), FIELD(NUMBER, cqe_reserved),
 #undef FIELD
 };
 enum { FIELDS = sizeof fields / sizeof *fields, WORDS = 6 };

@@ -44,10 +44,11 @@ struct personality {
 	bool ethernet;
 	uint32_t max_qp_wr, max_sge, max_inline, max_cqe, max_mr;
 	uint64_t max_mr_size, max_msg_size;
-	/* Sizes that the adapter rounds up to a power of two; the entries of it that it keeps for
-	 * itself. */
-	bool round_wr, round_cqe;
-	uint32_t send_reserved, recv_reserved;
+	/* Sizes that the adapter rounds up to a power of two, or a round_cqe above 1 to a multiple
+	 * of that; the entries of it that it keeps for itself. */
+	bool round_wr;
+	uint32_t round_cqe;
+	uint32_t send_reserved, recv_reserved, cqe_reserved;
 	uint32_t inline_least; /* granted when less is requested; 0: what is requested */
 	bool immediate; /* has WRITE WITH IMMEDIATE */
 	/* Private data: the most that a caller may pass. With padded, the other end always gets

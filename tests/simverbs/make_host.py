@@ -17,12 +17,20 @@ import shutil
 HERE = pathlib.Path(__file__).resolve().parent
 
 
+NAMES = ("device", "driver", "iwarp", "ethernet")
+
+
 def read_words(path):
+    """A personality. Each number must have its source in a comment."""
     words = {}
     for line in path.read_text().splitlines():
-        parts = line.partition("#")[0].split(None, 1)
-        if parts:
-            words[parts[0]] = parts[1].strip()
+        text, _, source = line.partition("#")
+        parts = text.split(None, 1)
+        if not parts:
+            continue
+        if not source.strip() and parts[0] not in NAMES and not parts[0].startswith("sys."):
+            raise SystemExit("%s: %s has no source" % (path, parts[0]))
+        words[parts[0]] = parts[1].strip()
     return words
 
 

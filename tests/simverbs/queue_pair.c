@@ -49,14 +49,16 @@ static bool is_possible(const struct ibv_qp_init_attr *a, const struct personali
 /* What the adapter makes of what was asked for. */
 static void grant_cap(struct ibv_qp_cap *cap, const struct personality *p)
 {
+	uint32_t least = p->inline_least < p->max_inline ? p->inline_least : p->max_inline;
+
 	if (p->round_wr) {
 		cap->max_send_wr =
 			device_round(cap->max_send_wr + p->send_reserved) - p->send_reserved;
 		cap->max_recv_wr =
 			device_round(cap->max_recv_wr + p->recv_reserved) - p->recv_reserved;
 	}
-	if (cap->max_inline_data < p->inline_least)
-		cap->max_inline_data = p->inline_least;
+	if (cap->max_inline_data < least)
+		cap->max_inline_data = least;
 }
 
 static int lock_queues(struct queue_pair *q)

@@ -397,6 +397,9 @@ static int check_opcode(const struct queue_pair *q, const struct ibv_send_wr *wr
 	if (wr->opcode > IBV_WR_SEND_WITH_IMM || wr->num_sge < 0 ||
 	    (uint32_t)wr->num_sge > q->max_send_sge)
 		return EINVAL;
+	/* RFC 7306 has immediates of writes only. */
+	if (wr->opcode == IBV_WR_SEND_WITH_IMM && q->adapter->p.iwarp)
+		return EINVAL;
 	return imm && !q->adapter->p.immediate ? EINVAL : 0;
 }
 
