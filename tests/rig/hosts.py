@@ -57,7 +57,8 @@ def simulated(adapter=SIM, **how):
     top = tempfile.mkdtemp(prefix="simverbs-")
     atexit.register(shutil.rmtree, top, ignore_errors=True)
     make_host(adapter, top, **how)
-    return {"SIMVERBS": top, "SIMVERBS_LEAKS": "1", "SIMVERBS_TOUCH": "1", "LD_LIBRARY_PATH": str(BIN.parent / "tests" / "simverbs")}
+    return {"SIMVERBS": top, "SIMVERBS_FORK": "1", "SIMVERBS_LEAKS": "1", "SIMVERBS_TOUCH": "1",
+            "LD_LIBRARY_PATH": str(BIN.parent / "tests" / "simverbs")}
 
 
 def _hosts():

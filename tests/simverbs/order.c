@@ -22,6 +22,7 @@ struct rule {
 
 /* The calls that can fail: each has order_failure() or FAIL_IF_ORDERED() in it. */
 static const char *const calls[] = {
+	"huge",
 	"ibv_alloc_pd",
 	"ibv_close_device",
 	"ibv_create_comp_channel",

@@ -11,7 +11,8 @@
  *                            ibv_poll_cq(). One that destroys or acknowledges has done so all the
  *                            same. Functions without a result, and those that return a name or a
  *                            port, cannot fail. ibv_reg_mr counts the calls of ibv_reg_mr_iova2,
- *                            too. NAME relaxed: ibv_reg_mr() with relaxed ordering
+ *                            too. NAME relaxed: ibv_reg_mr() with relaxed ordering;
+ *                            huge: of memory for which the program wants huge pages
  *   relax:                   each region has relaxed ordering
  *   regions:                 prints the size and access of each region
  *   writes:                  prints the size of each RDMA WRITE

@@ -15,6 +15,7 @@
 #include "misuse.h"
 #include "order.h"
 #include "queue_pair.h"
+#include "segment.h"
 #include "tally.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -170,6 +171,10 @@ static struct ibv_mr *register_region(struct ibv_pd *pd, void *addr, size_t leng
 		rc = ordered;
 	if (!rc && access & IBV_ACCESS_RELAXED_ORDERING)
 		rc = order_failure("relaxed");
+	if (!rc && segment_is_huge(addr, length))
+		rc = order_failure("huge");
+	if (getenv("SIMVERBS_FORK") && !segment_is_excluded(addr, length))
+		misuse("ibv_reg_mr: %zu bytes at %p are not excluded from forks", length, addr);
 
 	FAIL_IF_GONE(pd->context, NULL);
 	if (rc) {

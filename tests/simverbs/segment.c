@@ -18,12 +18,20 @@ struct segment {
 	uint8_t *at, *end;
 	int fd;
 	uint64_t offset; /* of at in fd */
+	bool excluded; /* from forks */
 	struct segment *next;
+};
+
+/* Where the program wants huge pages. */
+struct advised {
+	uint8_t *at, *end;
+	struct advised *next;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct segment *segments; /* by address */
-static _Atomic bool any; /* there has been one: else the lock is not worth it */
+static struct advised *advised;
+static _Atomic bool any; /* there has been one of these: else the lock is not worth it */
 
 /* ---- one segment ------------------------------------------------------------------------ */
 
@@ -101,6 +109,7 @@ static int add_segment(struct segment **place, uint8_t *at, uint8_t *end, int ad
 	s->at = at;
 	s->end = end;
 	s->offset = 0;
+	s->excluded = advice == MADV_DONTFORK;
 	s->next = *place;
 	*place = s;
 	atomic_store(&any, true);
@@ -171,6 +180,14 @@ static int share_gaps(uint8_t *at, uint8_t *end, int advice)
 	return 0;
 }
 
+/* Those that were shared before. */
+static void exclude_segments(const uint8_t *at, const uint8_t *end)
+{
+	for (struct segment *s = *find_place(at); s && s->at < end; s = s->next)
+		if (s->at >= at && s->end <= end)
+			s->excluded = true;
+}
+
 static int describe_range(const uint8_t *at, const uint8_t *end,
 			  struct segment_piece to[SEGMENT_PIECES])
 {
@@ -221,6 +238,70 @@ bool segment_has(const void *addr)
 	return false;
 }
 
+bool segment_is_excluded(const void *addr, size_t length)
+{
+	const uint8_t *at = addr, *end = at + length;
+
+	pthread_mutex_lock(&lock);
+	for (const struct segment *s = *find_place(at); at < end; s = s->next) {
+		if (!s || s->at > at || !s->excluded)
+			break;
+		at = s->end;
+	}
+	pthread_mutex_unlock(&lock);
+	return at >= end;
+}
+
+/* ---- huge pages ------------------------------------------------------------------------- */
+
+static void add_advice(uint8_t *at, uint8_t *end)
+{
+	struct advised *a = malloc(sizeof *a);
+
+	if (!a)
+		misuse("out of memory");
+	*a = (struct advised){.at = at, .end = end, .next = advised};
+	advised = a;
+	atomic_store(&any, true);
+}
+
+static void forget_advice(uint8_t *at, uint8_t *end)
+{
+	for (struct advised **place = &advised; *place;) {
+		struct advised *a = *place;
+
+		if (a->end > end && a->at < end) {
+			/* What is behind it stays. */
+			if (a->at < at)
+				add_advice(end, a->end);
+			else
+				a->at = end;
+		}
+		if (a->at < at && a->end > at)
+			a->end = at;
+		if (a->at >= at && a->end <= end) {
+			*place = a->next;
+			free(a);
+		} else {
+			place = &a->next;
+		}
+	}
+}
+
+bool segment_is_huge(const void *addr, size_t length)
+{
+	const uint8_t *at = addr, *end = at + length;
+	bool huge = false;
+
+	pthread_mutex_lock(&lock);
+	for (const struct advised *a = advised; a && !huge; a = a->next)
+		huge = a->at < end && at < a->end;
+	pthread_mutex_unlock(&lock);
+	return huge;
+}
+
+/* ---- forks ------------------------------------------------------------------------------ */
+
 static void lock_segments(void)
 {
 	pthread_mutex_lock(&lock);
@@ -242,10 +323,11 @@ __attribute__((constructor)) static void prepare_forks(void)
 EXPORT int munmap(void *addr, size_t length)
 {
 	if (atomic_load(&any)) {
-		uint8_t *at = addr;
+		uint8_t *at = addr, *end = at + ((length + PAGE - 1) & ~(size_t)(PAGE - 1));
 
 		pthread_mutex_lock(&lock);
-		forget_range(at, at + ((length + PAGE - 1) & ~(size_t)(PAGE - 1)));
+		forget_range(at, end);
+		forget_advice(at, end);
 		pthread_mutex_unlock(&lock);
 	}
 	return raw_munmap(addr, length);
@@ -256,12 +338,22 @@ EXPORT int madvise(void *addr, size_t length, int advice)
 	int rc = raw_madvise(addr, length, advice);
 	int err = errno;
 
-	if (rc == 0 && advice == MADV_DONTFORK && host_get()) {
-		size_t bytes = (length + PAGE - 1) & ~(size_t)(PAGE - 1);
-		uint8_t *at = addr;
+	bool concerns =
+		advice == MADV_DONTFORK || advice == MADV_HUGEPAGE || advice == MADV_NOHUGEPAGE;
+
+	if (concerns && host_get()) {
+		uint8_t *at = addr, *end = at + ((length + PAGE - 1) & ~(size_t)(PAGE - 1));
 
 		pthread_mutex_lock(&lock);
-		share_gaps(at, at + bytes, MADV_DONTFORK);
+		if (advice != MADV_DONTFORK)
+			forget_advice(at, end);
+		/* Also if this kernel has none. */
+		if (advice == MADV_HUGEPAGE)
+			add_advice(at, end);
+		if (advice == MADV_DONTFORK && rc == 0) {
+			share_gaps(at, end, MADV_DONTFORK);
+			exclude_segments(at, end);
+		}
 		pthread_mutex_unlock(&lock);
 	}
 	errno = err;

@@ -21,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -1242,6 +1243,13 @@ static void test_an_ordered_status_of_a_receive(void **state)
 
 static struct end one, two; /* of the child */
 
+static void register_what_forks_copy(void)
+{
+	setenv("SIMVERBS_FORK", "1", 1);
+	end_resolve(&one, FAR, 9);
+	end_equip(&one, 0, 0);
+}
+
 static void equip_one(void)
 {
 	end_resolve(&one, FAR, 9);
@@ -1492,6 +1500,7 @@ static void test_misuse_ends_the_program(void **state)
 		void (*fn)(void);
 		const char *said;
 	} misuses[] = {
+		{register_what_forks_copy, "are not excluded from forks"},
 		{post_too_many_receives, "receives of the queue are in use"},
 		{receive_unregistered, "ibv_post_recv: 262144 bytes at"},
 		{post_too_many_sends, "entries of the send queue are in use"},
@@ -1608,6 +1617,45 @@ static void test_locked_memory_of_others_than_root(void **state)
 	assert_int_equal(status, 0);
 }
 
+/* Which of four huge pages' ranges are huge: the program wants them in the first three, unmaps the
+ * second, and changes its mind about the third. */
+static int register_huge_pages(void)
+{
+	enum { HUGE = 2 << 20, PAGES = 4 };
+	static const bool fails[PAGES] = {true, false, false, false};
+	int fixed = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+	struct ibv_mr *mr[PAGES];
+	struct end e = {0};
+	uint8_t *at;
+
+	setenv("SIMVERBS_FORK", "1", 1);
+	end_resolve(&e, FAR, 9);
+	e.pd = ibv_alloc_pd(e.id->verbs);
+	at = mmap(NULL, PAGES * HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	END_NEED(e.pd && at != MAP_FAILED);
+	madvise(at, 3 * HUGE, MADV_HUGEPAGE);
+	END_NEED(munmap(at + HUGE, HUGE) == 0);
+	END_NEED(mmap(at + HUGE, HUGE, PROT_READ | PROT_WRITE, fixed, -1, 0) == at + HUGE);
+	madvise(at + 2 * HUGE, HUGE, MADV_NOHUGEPAGE);
+	END_NEED(madvise(at, PAGES * HUGE, MADV_DONTFORK) == 0);
+	for (int i = 0; i < PAGES; i++) {
+		mr[i] = ibv_reg_mr(e.pd, at + i * HUGE + 4096, 4096, IBV_ACCESS_LOCAL_WRITE);
+		END_NEED(fails[i] ? has_none(mr[i]) : mr[i] && ibv_dereg_mr(mr[i]) == 0);
+	}
+	munmap(at, PAGES * HUGE);
+	end_close(&e);
+	return 0;
+}
+
+static void test_an_adapter_that_refuses_huge_pages(void **state)
+{
+	char rule[32];
+
+	(void)state;
+	snprintf(rule, sizeof rule, "fail:huge,n=0,errno=%d", EPROTO);
+	run_with(rule, register_huge_pages);
+}
+
 static void test_what_an_adapter_has(void **state)
 {
 	struct ibv_device_attr device;
@@ -1653,6 +1701,7 @@ int main(void)
 		cmocka_unit_test(test_misuse_ends_the_program),
 		cmocka_unit_test(test_memory_is_the_programs_after_the_completion),
 		cmocka_unit_test(test_locked_memory_of_others_than_root),
+		cmocka_unit_test(test_an_adapter_that_refuses_huge_pages),
 		cmocka_unit_test(test_what_an_adapter_has),
 	};
 	struct ibv_device **list;
@@ -1664,6 +1713,7 @@ int main(void)
 	}
 	signal(SIGPIPE, SIG_IGN);
 	setenv("SIMVERBS_RNR", "allowed", 1);
+	unsetenv("SIMVERBS_FORK");
 	list = ibv_get_device_list(NULL);
 	iwarp = list && list[0] && list[0]->transport_type == IBV_TRANSPORT_IWARP;
 	ibv_free_device_list(list);
