@@ -111,6 +111,16 @@ def test_an_adapter_that_rejects_relaxed_ordering_is_used_without_it(bench, tmp_
     assert {line.split()[-1] for line in lines_of(r, "region of")} == {"0x1"}, r.errors()
 
 
+@pytest.mark.lanes
+def test_an_adapter_that_refuses_huge_pages_leaves_tcp(bench, tmp_path):
+    """Sluice asks for huge pages for the blocks of a lane, and has no second attempt without them."""
+    refuses = "fail:huge,n=0,errno=14"
+    r = copy(bench, tmp_path, refuses, transport="--transport=auto")
+    assert r.code == 0 and "over TCP, not RDMA" in r.errors() and "Bad address" in r.errors(), r.errors()
+    r = copy(bench, tmp_path, refuses)
+    assert r.code == 43 and "register " in r.errors() and "Bad address" in r.errors(), r.errors()
+
+
 def test_a_ring_with_relaxed_ordering_would_be_noticed(bench, tmp_path):
     r = copy(bench, tmp_path, "relax:", "--rdma-op=write-send")
     assert r.code and "writes into a region with relaxed ordering" in r.errors(), r.errors()
