@@ -90,6 +90,20 @@ def test_pattern_may_be_longer_than_a_name(bench, tmp_path):
     assert os.listdir(tmp_path / "to") == [name]
 
 
+@pytest.mark.parametrize("options", [["-a"], ["-a", "--relative"]], ids=" ".join)
+def test_escapes_apply_to_all_components_of_a_pattern(bench, tmp_path, options):
+    """Also where the pattern of one component is longer than a name, and where a component has no wildcard."""
+    top, last = "s" + "*" * 250, "a\\b"
+    (tmp_path / top).mkdir()
+    (tmp_path / top / last).write_bytes(b"1")
+    (tmp_path / "t").mkdir()
+    pattern = "%s/./%s/%s" % (tmp_path, top.replace("*", "\\*"), last.replace("\\", "\\\\"))
+    r = bench.copy(*options, "far:" + pattern, str(tmp_path / "t"))
+    assert r.code == 0, r.errors()
+    at = tmp_path / "t" / (top if "--relative" in options else "")
+    assert (at / last).read_bytes() == b"1"
+
+
 def test_pattern_without_match_exits_3(bench, tmp_path):
     r = bench.copy("far:%s/none*" % tmp_path, "to")
     assert r.code == 3, r.errors()

@@ -46,6 +46,16 @@ bool name_is_pattern(const char *name)
 	return strpbrk(name, "*?[") != NULL;
 }
 
+/* If glob() expands want, a backslash escapes in all components, also in those without a
+ * wildcard. */
+bool name_matches_component(const char *name, const char *component, const char *want)
+{
+	if (!name_is_plain(name))
+		return false;
+	return strcmp(name, component) == 0 ||
+	       (name_is_pattern(want) && fnmatch(component, name, FNM_PERIOD) == 0);
+}
+
 bool name_matches_want(const char *name, const char *want)
 {
 	char last[PATH_MAX]; /* a pattern may be longer than a name */
@@ -54,8 +64,5 @@ bool name_matches_want(const char *name, const char *want)
 	if (strcmp(want, "-") == 0 && !*name)
 		return true;
 	name_last(want, last, sizeof last);
-	if (!name_is_plain(name))
-		return false;
-	return strcmp(name, last) == 0 ||
-	       (name_is_pattern(last) && fnmatch(last, name, FNM_PERIOD) == 0);
+	return name_matches_component(name, last, want);
 }

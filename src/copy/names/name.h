@@ -20,5 +20,7 @@ bool name_is_pattern(const char *name);
 /* Is name what the user asked for: the last component of want, or a match for it?  "-" asks for
  * "". */
 bool name_matches_want(const char *name, const char *want);
+/* The same for any component of want. */
+bool name_matches_component(const char *name, const char *component, const char *want);
 
 #endif

@@ -37,17 +37,19 @@ static const char *next_path_component(const char **at, size_t *len)
 	return *len > 0 ? from : NULL;
 }
 
-static bool component_matches(const char *name, size_t name_len, const char *want, size_t want_len)
+/* part: a component of want, of part_len bytes; a pattern may be longer than a name. */
+static bool component_matches(const char *name, size_t name_len, const char *part, size_t part_len,
+			      const char *want)
 {
-	char one[NAME_ROOM], other[NAME_ROOM];
+	char one[NAME_ROOM], other[NAME_MAX_WIRE];
 
-	if (name_len >= sizeof one || want_len >= sizeof other)
+	if (name_len >= sizeof one || part_len >= sizeof other)
 		return false;
 	memcpy(one, name, name_len);
 	one[name_len] = '\0';
-	memcpy(other, want, want_len);
-	other[want_len] = '\0';
-	return name_matches_want(one, other);
+	memcpy(other, part, part_len);
+	other[part_len] = '\0';
+	return name_matches_component(one, other, want);
 }
 
 enum want_match {
@@ -65,7 +67,7 @@ static enum want_match match_path(const char *path, const char *want)
 
 	while ((name = next_path_component(&path, &name_len)) != NULL) {
 		part = next_path_component(&wants, &part_len);
-		if (!part || !component_matches(name, name_len, part, part_len))
+		if (!part || !component_matches(name, name_len, part, part_len, want))
 			return MATCH_NOTHING;
 	}
 	return next_path_component(&wants, &part_len) ? MATCH_LEADS : MATCH_WHOLE;
@@ -274,7 +276,7 @@ bool sink_wants_name(const struct sink *s, const char *name)
 		if (wants_contents(s, want))
 			continue;
 		part = s->rules->relative ? next_path_component(&at, &len) : NULL;
-		if (part ? component_matches(name, strlen(name), part, len)
+		if (part ? component_matches(name, strlen(name), part, len, want)
 			 : name_matches_want(name, want))
 			return true;
 	}

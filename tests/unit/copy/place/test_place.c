@@ -260,6 +260,10 @@ static void only_requested_names_are_accepted(void **state)
 	assert_true(name_matches_want("f", "dir/f/"));
 	assert_true(name_matches_want("a.c", "dir/*.c"));
 	assert_true(name_matches_want("*.c", "*.c"));
+	assert_true(name_matches_want("\\a", "d\\*/\\\\a"));
+	assert_true(name_matches_want("a", "[d]/\\a"));
+	assert_false(name_matches_want("a", "d/\\a"));
+	assert_false(name_matches_want(".ssh", "[d]/\\ssh"));
 	assert_true(name_matches_want("", "-"));
 	assert_true(name_matches_want("-", "-"));
 	assert_false(name_matches_want("x", "-"));
