@@ -177,6 +177,17 @@ def test_patterns_apply_to_listed_names(bench, tmp_path, excluded):
     assert read(tmp_path / "ours") == read(tmp_path / "theirs")
 
 
+@pytest.mark.parametrize("excluded", [["core"], ["deep", "*.c"], ["er"], ["src"]], ids=" ".join)
+def test_patterns_do_not_apply_to_parents_below_a_listed_directory(bench, tmp_path, excluded):
+    """src is copied with everything in it, except what is excluded and not listed."""
+    make(tmp_path, {"tree": TREE, "list": b"src\nsrc/core/c.c\nsrc/deep/er/x.c\nsrc/main.c\n"})
+    options = ["-r", "--files-from=list", *("--exclude=" + e for e in excluded)]
+    rsync("-l", *options, "tree/", "theirs/", cwd=tmp_path)
+    r = bench.copy(*options, "tree", "far:%s" % (tmp_path / "ours"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "ours") == read(tmp_path / "theirs")
+
+
 def test_delete_with_files_from_is_refused(bench, tmp_path):
     make(tmp_path, {"tree": {}, "list": b"a\n"})
     r = bench.copy("-r", "--delete", "--files-from=list", "tree", "far:%s" % (tmp_path / "to"))

@@ -164,13 +164,13 @@ int walk_add_mode(struct walk *w, struct walk_dir *d, mode_t mode, const char *n
 	return why ? skip_entry(w, d, name, why) : walk_add(w, mode_to_walk_type(mode), name);
 }
 
-static int add_subdir(struct walk_frame *f, const char *name, bool again)
+static int add_subdir(struct walk_frame *f, const char *name, enum walk_sub kind)
 {
 	size_t len = strlen(name) + 1;
 
 	if (ARRAY_ROOM(f->subs, f->subs_used, f->subs_size, 1 + len))
 		return fail_as(OUT_MEMORY, "read a directory: %m");
-	f->subs[f->subs_used] = again;
+	f->subs[f->subs_used] = (char)kind;
 	memcpy(f->subs + f->subs_used + 1, name, len);
 	f->subs_used += 1 + len;
 	return 0;
@@ -242,7 +242,9 @@ static int scan_dent(struct walk *w, struct walk_frame *f, int fd, const struct 
 		return walk_fail(w, f->dir, e->name) ? -1 : keep_name(w, f, e->name);
 	}
 	if (walk_excludes(w, f->dir, e->name, S_ISDIR(mode)))
-		return 0;
+		return S_ISDIR(mode) && walk_leads_to_listed(w, f, fd, e->name)
+			       ? add_subdir(f, e->name, WALK_SUB_LEADS)
+			       : 0;
 	if (keep_name(w, f, e->name))
 		return -1;
 	/* What is skipped does not claim its name, so another source may have it. */
@@ -262,7 +264,8 @@ static int scan_dent(struct walk *w, struct walk_frame *f, int fd, const struct 
 		break;
 	}
 	if (S_ISDIR(mode))
-		return add_subdir(f, e->name, first == WALK_NAME_AGAIN);
+		return add_subdir(f, e->name,
+				  first == WALK_NAME_AGAIN ? WALK_SUB_AGAIN : WALK_SUB_NEW);
 	return walk_add_mode(w, f->dir, mode, e->name);
 }
 
@@ -375,19 +378,23 @@ int walk_enter(struct walk *w, struct walk_dir *d, int ret, bool whole,
 
 static int enter_subdir(struct walk *w, struct walk_frame *f)
 {
-	const char *sub = f->subs + f->subs_at, *name = sub + 1;
+	const char *name = f->subs + f->subs_at + 1;
+	enum walk_sub kind = (enum walk_sub)name[-1];
 	struct walk_dir_opts o = {
 		.parent = f->dir,
 		.name = name,
 		.want = f->dir->want,
-		.flags = *sub ? DIR_AGAIN : 0,
+		.flags = kind == WALK_SUB_AGAIN ? DIR_AGAIN : 0,
 		.follow = w->o.rules->copy_links,
 		.listable = true,
 	};
 	struct walk_dir *d;
-	int ret = walk_dir_open(&w->dirs, &o, &d);
+	int ret;
 
 	f->subs_at += 1 + strlen(name) + 1;
+	if (kind == WALK_SUB_LEADS)
+		return walk_enter_leading(w, f, name);
+	ret = walk_dir_open(&w->dirs, &o, &d);
 	if (!d) {
 		w->incomplete = true;
 		return walk_fail(w, f->dir, name);

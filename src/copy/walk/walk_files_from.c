@@ -188,6 +188,19 @@ static int scan_listed_entry(struct walk *w, struct walk_frame *f, int fd,
 	return walk_add_mode(w, f->dir, st.st_mode, name);
 }
 
+bool walk_leads_to_listed(struct walk *w, struct walk_frame *f, int fd, const char *name)
+{
+	const struct files_from_node *n = f->listed ? files_from_child(f->listed, name) : NULL;
+
+	return n && has_listed_below(n) && !is_all_excluded_below(w, f->dir, n, fd, name);
+}
+
+int walk_enter_leading(struct walk *w, struct walk_frame *f, const char *name)
+{
+	return enter_listed_dir(w, f, files_from_child(f->listed, name), name, false,
+				w->o.rules->copy_links);
+}
+
 int walk_read_listed(struct walk *w, struct walk_frame *f)
 {
 	const struct files_from_node *n;

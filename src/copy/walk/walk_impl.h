@@ -14,6 +14,12 @@ enum {
 	WALK_ENTRIES = 512, /* entries in a piece, roughly */
 };
 
+enum walk_sub {
+	WALK_SUB_NEW,
+	WALK_SUB_AGAIN, /* WALK_NAME_AGAIN */
+	WALK_SUB_LEADS, /* excluded, but leads to listed names */
+};
+
 /* A directory on the path from the root to where the walk is. */
 struct walk_frame {
 	struct walk_frame *below;
@@ -24,7 +30,7 @@ struct walk_frame {
 	const struct files_from_node *listed; /* what --files-from lists in it; NULL: nothing */
 	size_t listed_at;
 	off_t pos; /* where the next piece begins */
-	/* directories in it that come next: for each 1 if WALK_NAME_AGAIN, else 0, then its name */
+	/* directories in it that come next: for each an enum walk_sub, then its name */
 	char *subs;
 	size_t subs_at, subs_used, subs_size;
 };
@@ -88,6 +94,11 @@ bool walk_merges(const struct walk_opts *o);
 int walk_next_root(struct walk *w);
 /* Reads those entries of f that --files-from lists.  Listed names that do not exist fail. */
 int walk_read_listed(struct walk *w, struct walk_frame *f);
+/* Does the excluded directory name in f, which is fd, lead to names that are listed and not
+ * excluded? */
+bool walk_leads_to_listed(struct walk *w, struct walk_frame *f, int fd, const char *name);
+/* Enters that directory. */
+int walk_enter_leading(struct walk *w, struct walk_frame *f, const char *name);
 /* For a directory that is read as a whole: fails listed names that do not exist. */
 int walk_check_listed(struct walk *w, struct walk_frame *f);
 
