@@ -70,7 +70,7 @@ class Model:
         self.inexact = None     # the reason why the model makes no exact prediction
         self.top = case.target[1].rstrip("/")
         # "a run … leaves an empty file .sluice.marker.* in SRC"
-        self.marked_dirs = {self.resolve_links(p.rstrip("/").removesuffix("/*").replace("/./", "/")) for _, p in case.sources}
+        self.marked_dirs = {self.resolve_links(p.rstrip("/").replace("/./", "/")) for _, p, _ in self.find_sources()}
         self.settle_options()
         try:
             self.run()
@@ -678,6 +678,8 @@ class Model:
         from world import size_of
         compared = what == "send" or self.o.get("acls") or self.o.get("xattrs") or (
             size_of(item.node.content) > 0 and (self.o.get("checksum") or self.o.get("remove-source-files")))
+        if compared and not self.can_read(item.node) and self.has_equal_name(item):
+            self.inexact = "a file that can't be read, and is linked to a name that has its size and time"
         if compared and not self.can_read(item.node):
             self.fail(item.path, "can't be read")
             item.fate = "stays"
@@ -713,6 +715,12 @@ class Model:
         new = Node("file", item.node.content, None, ino=("new", item.dest))
         self.after[item.dest] = self.with_metadata(item.node, new, existing)
         self.replaced.add(item.dest)
+
+    def has_equal_name(self, item):
+        """Whether another name of this file is not sent: rdcp may link this name to that one, without reading."""
+        return item.group is not None and any(
+            i.group == item.group and i is not item and i.dest in self.before and self.before[i.dest].kind == "file" and
+            self.decide(i, self.before[i.dest]) == "same" for i in self.items)
 
     def doubt_linked_mode(self, item):
         """Another name of the target file may make it read-only, before or after this name is written."""

@@ -104,7 +104,7 @@ def make(root, world, owners):
         if node.kind == "dir":
             os.makedirs(at, exist_ok=True)
         elif node.kind == "link":
-            os.symlink(node.text.replace("@", root), at)
+            os.symlink(root + node.text[1:] if node.text.startswith("@/") else node.text, at)
         elif node.kind == "fifo":
             os.mkfifo(at)
         elif node.ino is not None and node.ino in first:
@@ -149,7 +149,8 @@ def read_node(path, root):
         node.ino = st.st_ino
     elif stat.S_ISLNK(st.st_mode):
         node.kind = "link"
-        node.text = os.readlink(path).replace(root, "@")
+        text = os.readlink(path)
+        node.text = "@" + text[len(root):] if text.startswith(root + "/") else text
         node.mode = None
     elif stat.S_ISFIFO(st.st_mode):
         node.kind = "fifo"
