@@ -109,10 +109,10 @@ def test_a_rejection_of_iwarp_is_reported_with_its_reason(bench, tmp_path, errno
     ("ADDR_RESOLVED", ADDR_ERROR, -ENODEV, "no RDMA device on the route"),
     ("ADDR_RESOLVED", ADDR_ERROR, -EINVAL, "Invalid argument"),
     # cma_work_handler(), cma_query_handler(): no answer of the subnet manager, no path, out of memory
-    pytest.param("ROUTE_RESOLVED", ROUTE_ERROR, -ETIMEDOUT, "no answer", marks=pytest.mark.lanes),
+    pytest.param("ROUTE_RESOLVED", ROUTE_ERROR, -ETIMEDOUT, "no path in time", marks=pytest.mark.lanes),
     ("ROUTE_RESOLVED", ROUTE_ERROR, -EINVAL, "Invalid argument"),
     ("ROUTE_RESOLVED", ROUTE_ERROR, -ENOMEM, "Cannot allocate memory"),
-    ("ROUTE_RESOLVED", ADDR_CHANGE, 0, "no answer"),
+    ("ROUTE_RESOLVED", ADDR_CHANGE, 0, "no path in time"),
     # cma_ib_handler(): the request or the reply was not answered; the queue pair could not be changed
     pytest.param("ESTABLISHED", UNREACHABLE, -ETIMEDOUT, "no answer; does a firewall block RDMA to that port?", marks=pytest.mark.lanes),
     ("ESTABLISHED", UNREACHABLE, 0, "no answer; does a firewall block RDMA to that port?"),
