@@ -21,6 +21,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,9 +43,12 @@ static void *find_next(const char *name)
 }
 
 #define NEXT(name, result, ...)                                                                    \
-	static result (*next)(__VA_ARGS__);                                                        \
-	if (!next)                                                                                 \
-		*(void **)&next = find_next(name);
+	static _Atomic(void *) found;                                                              \
+	result (*next)(__VA_ARGS__);                                                               \
+	void *symbol = atomic_load(&found);                                                        \
+	if (!symbol)                                                                               \
+		atomic_store(&found, symbol = find_next(name));                                    \
+	*(void **)&next = symbol;
 
 static bool is_below(const char *path, const char *top)
 {

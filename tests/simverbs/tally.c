@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tally.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -30,6 +31,16 @@ __attribute__((constructor)) static void prepare_forks(void)
 	pthread_atfork(NULL, NULL, forget_parent);
 }
 
+enum { FREED_WITHIN_MS = 2000 };
+
+/* A thread for which an exit does not wait may still be freeing something. */
+static int await_none(enum tally kind)
+{
+	for (int ms = 0; atomic_load(&counts[kind]) && ms < FREED_WITHIN_MS; ms += 10)
+		poll(NULL, 0, 10);
+	return atomic_load(&counts[kind]);
+}
+
 __attribute__((destructor)) static void check_leaks(void)
 {
 	static const char *const names[] = {
@@ -38,6 +49,6 @@ __attribute__((destructor)) static void check_leaks(void)
 	};
 
 	for (int i = 0; getenv("SIMVERBS_LEAKS") && i < TALLIES; i++)
-		if (atomic_load(&counts[i]))
+		if (await_none((enum tally)i))
 			misuse("exit with %d %s", atomic_load(&counts[i]), names[i]);
 }

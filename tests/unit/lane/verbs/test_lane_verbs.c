@@ -291,7 +291,10 @@ static void test_wrong_token_is_refused(void **state)
 	pthread_join(s.call.thread, NULL);
 	assert_int_equal(s.call.result, -1);
 	assert_int_equal(s.call.why.code, OUT_CONNECT);
-	assert_non_null(strstr(s.call.why.text, "refused by the peer"));
+	/* An iWARP adapter may see the end of the connection before the refusal. */
+	print_message("%s\n", s.call.why.text);
+	assert_true(strstr(s.call.why.text, "refused by the peer") ||
+		    (door_iwarp && strstr(s.call.why.text, "no answer")));
 	assert_non_null(strstr(s.call.why.text, far.address));
 	assert_open(&s);
 	scene_close(&s);
