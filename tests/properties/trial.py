@@ -343,13 +343,15 @@ class Trial:
     def run_again(self, before, state):
         """Runs the command again. The last run must complete the copy; those before it are killed, too."""
         runs = [(self.model, before)]   # of each run the model and the state before it
+        moved = []  # of each run but the last whether the one after it is a new copy
         for plan in self.fault.get("again", []) + [None]:
             # A rerun does not change the directories that --mkpath made.
             unfinished = {p for p in state if p not in before and state[p].kind == "dir"}.difference(
                 *(m.mkpath_dirs for m, _ in runs))
             model = Model(self.case, state, unfinished)
             # What another process took from the source, or a whole move, --delete takes from the target.
-            earlier = [] if self.fault["kind"] == "change" or self.is_new_copy(runs[-1][0], state) else self.need
+            moved.append(self.is_new_copy(runs[-1][0], state))
+            earlier = [] if self.fault["kind"] == "change" or moved[-1] else self.need
             self.need = earlier + judge.contents_of(self.case, state)
             proc = self.start()
             if plan:
@@ -357,7 +359,7 @@ class Trial:
             code = self.wait_for_end(proc)
             after = world.read(self.root, BESIDE)
             runs.append((model, state))
-            found = self.judge_rerun(runs, after, code, plan)
+            found = self.judge_rerun(runs, moved, after, code, plan)
             if found:
                 label = "rerun: " if len(runs) == 2 else "rerun %d: " % (len(runs) - 1)
                 self.found += [("again-" + k if k not in ("lost",) else k, label + text) for k, text in found]
@@ -370,14 +372,14 @@ class Trial:
         return model.o.get("remove-source-files") and (
             model.contested or not model.inexact and not judge.exact(model, after, min(model.codes)))
 
-    def judge_rerun(self, runs, after, code, killed):
+    def judge_rerun(self, runs, moved, after, code, killed):
         model, state = runs[-1]
         found = judge.lost(self.need, after) + judge.lost_backups(model, state, after)
         # What an earlier run backed up must survive, too. It does not where the names of two backups of one run
         # are open, or where one run stored a content that the next one replaces.
         if self.fault["kind"] in ("kill", "full"):
-            for (earlier, old), (_, then) in zip(runs, runs[1:]):
-                if not earlier.shared_backups and not self.is_new_copy(earlier, then):
+            for (earlier, old), new in zip(runs, moved):
+                if not earlier.shared_backups and not new:
                     found += judge.lost_backups(earlier, old, after)
         if killed:
             found += self.within_bounds(model, state, after, code)

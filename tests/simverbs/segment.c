@@ -320,10 +320,16 @@ __attribute__((constructor)) static void prepare_forks(void)
 
 /* ---- the program's calls ---------------------------------------------------------------- */
 
+/* Of memory that begins with a page. */
+static uint8_t *end_of_pages(uint8_t *at, size_t length)
+{
+	return at + ((length + PAGE - 1) & ~(size_t)(PAGE - 1));
+}
+
 EXPORT int munmap(void *addr, size_t length)
 {
 	if (atomic_load(&any)) {
-		uint8_t *at = addr, *end = at + ((length + PAGE - 1) & ~(size_t)(PAGE - 1));
+		uint8_t *at = addr, *end = end_of_pages(at, length);
 
 		pthread_mutex_lock(&lock);
 		forget_range(at, end);
@@ -342,7 +348,7 @@ EXPORT int madvise(void *addr, size_t length, int advice)
 		advice == MADV_DONTFORK || advice == MADV_HUGEPAGE || advice == MADV_NOHUGEPAGE;
 
 	if (concerns && host_get()) {
-		uint8_t *at = addr, *end = at + ((length + PAGE - 1) & ~(size_t)(PAGE - 1));
+		uint8_t *at = addr, *end = end_of_pages(at, length);
 
 		pthread_mutex_lock(&lock);
 		if (advice != MADV_DONTFORK)

@@ -137,11 +137,15 @@ void touch_return(const struct area_receive *r)
 
 void touch_take(const struct area_receive *r, uint32_t number)
 {
+	bool cut_off;
+
 	touch_return(r);
-	/* A sender that was killed while it wrote has left a part. */
-	if (!r->watched || (r->found && !r->left))
+	if (!r->watched)
 		return;
-	if ((r->found && r->found != r->posted) || sum_own(r) != (r->left ? r->left : r->posted))
+	/* A sender that was killed while it wrote has found what it left a part of. */
+	cut_off = r->found && !r->left;
+	if ((r->found && r->found != r->posted) ||
+	    (!cut_off && sum_own(r) != (r->left ? r->left : r->posted)))
 		misuse("queue pair %#x: the memory of a posted receive was written to before its "
 		       "completion",
 		       number);

@@ -33,6 +33,16 @@ static struct walk_dir *top_of(struct walk_dir *d)
 	return d;
 }
 
+/* NULL: no marker was found or made there. */
+static struct marked_dir *find_marked_dir(const struct source *s, const struct walk_dir *top)
+{
+	struct marked_dir *m = s->marked;
+
+	while (m && m->dir != top)
+		m = m->next;
+	return m;
+}
+
 static int add_marked_dir(struct source *s, struct walk_dir *d, bool needed)
 {
 	struct marked_dir *m = malloc(sizeof *m);
@@ -73,12 +83,8 @@ int source_make_marker(struct source *s, struct walk_dir *dir)
 	char room[NAME_MAX_WIRE];
 	int fd, ret = 0;
 
-	if (!s->rules->delete)
+	if (!s->rules->delete || find_marked_dir(s, top))
 		return 0;
-	for (const struct marked_dir *m = s->marked; m; m = m->next) {
-		if (m->dir == top)
-			return 0;
-	}
 	if (walk_dir_use(top, &fd))
 		return -1;
 	if (walk_marker_create(fd))
@@ -90,10 +96,10 @@ int source_make_marker(struct source *s, struct walk_dir *dir)
 
 void source_need_marker(struct source *s, struct walk_dir *dir)
 {
-	struct walk_dir *top = top_of(dir);
+	struct marked_dir *m = find_marked_dir(s, top_of(dir));
 
-	for (struct marked_dir *m = s->marked; m; m = m->next)
-		m->needed = m->needed || m->dir == top;
+	if (m)
+		m->needed = true;
 }
 
 void source_remove_markers(struct source *s, bool needed)
