@@ -292,7 +292,8 @@ def leave_partial(bin_):
                 break
             time.sleep(.02)
         time.sleep(.6)
-        run.send_signal(signal.SIGINT)
+        # Not SIGINT: a background job of a shell ignores it.
+        run.send_signal(signal.SIGTERM)
         run.wait()
         for e in os.scandir(top + "/t"):
             with open(e, "rb") as f:
