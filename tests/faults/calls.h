@@ -18,6 +18,7 @@
  * way: how the call fails.
  *	PLAIN   it does nothing
  *	DONE    it does its work, and only its result is a failure, as of close(2)
+ *	HELD    it fails by itself: a queue that could not be destroyed uses this completion channel
  *	LEN1, LEN2  argument 1 or 2 (counted from 0) is a length; a short call does half of it
  *	IOV     arguments 1 and 2 are a vector and its count; a short call does half of it
  *	MSG     argument 1 is a struct msghdr with a vector; a short call does half of it
@@ -238,7 +239,7 @@ CALL(ibv_reg_mr, NIL, "ENOMEM EINVAL EPERM EAGAIN EIO", PLAIN)
 CALL(ibv_reg_mr_iova2, NIL, "ENOMEM EINVAL EPERM EAGAIN EOPNOTSUPP", PLAIN)
 CALL(ibv_dereg_mr, CODE, "EBUSY EIO", DONE)
 CALL(ibv_create_comp_channel, NIL, "EMFILE ENOMEM EIO", PLAIN)
-CALL(ibv_destroy_comp_channel, CODE, "EBUSY", DONE)
+CALL(ibv_destroy_comp_channel, CODE, "EBUSY", HELD)
 CALL(ibv_create_cq, NIL, "ENOMEM EINVAL EIO", PLAIN)
 CALL(ibv_destroy_cq, CODE, "EBUSY EIO", DONE)
 CALL(ibv_get_cq_event, MINUS, "EIO EINTR EAGAIN", PLAIN)

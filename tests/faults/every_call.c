@@ -52,7 +52,7 @@
 #include <unwind.h>
 
 enum result { MINUS, NIL, CODE, NUMBER };
-enum way { PLAIN, DONE, LEN1, LEN2, IOV, MSG, FILE0, FILE1, FILE3, STDOUT, NONE4, BAD2, MEM };
+enum way { PLAIN, DONE, HELD, LEN1, LEN2, IOV, MSG, FILE0, FILE1, FILE3, STDOUT, NONE4, BAD2, MEM };
 enum { PROCESSES = 32, ENTRIES = 4096, SITES = 32, VECTOR = 64, ERROR_SEEN = 0x20 };
 enum { STACKS = 8192, FRAMES = 64 };
 
@@ -87,6 +87,12 @@ struct plan {
 	char role[48];
 	unsigned call, library, kind, lasting, n, sites;
 	uintptr_t site[SITES];
+};
+
+/* As in <infiniband/verbs.h>, which not every build has. */
+struct comp_channel {
+	void *context;
+	int fd, refcnt;
 };
 
 typedef uintptr_t function(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
@@ -394,6 +400,9 @@ static void mark_stream(FILE *f)
 static uintptr_t fail_call(unsigned call, uintptr_t *args)
 {
 	switch (calls[call].way) {
+	case HELD:
+		((struct comp_channel *)args[0])->refcnt++;
+		/* fall through */
 	case DONE:
 		((function *)real_of(call))(args[0], args[1], args[2], args[3], args[4], args[5]);
 		break;
