@@ -157,6 +157,9 @@ class Book:
         return found
 
 
+NO_STACKS = bytes(STACKS * STACK.size)
+
+
 class Record:
     """What the processes of a run did. injected: the number of failures; counts: {(role, name): number of calls}. A name
     ends with ">CALL" if a library made the call. firsts: {(role, name): {number of the first allocation on a stack}}."""
@@ -179,7 +182,7 @@ class Record:
             name = key and self._name(sites, key, by)
             if name:
                 self.counts[role, name] += count
-        for _, key, n, by in STACK.iter_unpack(stacks if stacks.strip(b"\0") else b""):
+        for _, key, n, by in STACK.iter_unpack(b"" if stacks == NO_STACKS else stacks):
             name = key and self._name(sites, key, by)
             if name:
                 self.firsts[role, name].add(n)

@@ -182,18 +182,22 @@ class Run:
 
     def _end_all(self):
         """Kills all descendants of this process: only this run has started any."""
-        while True:
+        while not self._is_childless():
             for pid in descendants(os.getpid()):
                 try:
                     os.kill(pid, signal.SIGKILL)
                 except ProcessLookupError:
                     pass
-            try:
-                while os.waitpid(-1, os.WNOHANG) != (0, 0):
-                    pass
-            except ChildProcessError:
-                return
             time.sleep(.002)
+
+    @staticmethod
+    def _is_childless():
+        try:
+            while os.waitpid(-1, os.WNOHANG) != (0, 0):
+                pass
+        except ChildProcessError:
+            return True
+        return False
 
 
 class Reference:
