@@ -467,28 +467,41 @@ int backup_make_of_entry(const struct place_entry *s, bool moved)
 	return ret;
 }
 
-/* From --backup-dir up to the target, or to the root. */
-void backup_lineage(struct place *p, struct lineage *l)
+/* Is st the target, or the root, which is its own parent? */
+static bool is_end_of_lineage(const struct place *p, const struct lineage *l, const struct stat *st)
 {
-	int at = -1, up;
+	const struct inode *last = l->count > 0 ? &l->dirs[l->count - 1] : NULL;
+
+	return l->count == sizeof l->dirs / sizeof *l->dirs ||
+	       (st->st_dev == p->top->held.dev && st->st_ino == p->top->held.ino) ||
+	       (last && last->ino == st->st_ino && last->dev == st->st_dev);
+}
+
+/* From --backup-dir up to the target, or to the root. */
+int backup_lineage(struct place *p, struct lineage *l)
+{
+	int at, up;
 	struct stat st;
 
 	l->count = 0;
 	if (!place_backs_up(p) || !*p->backup_dir || p->top->held.fd < 0)
-		return;
+		return 0;
 	at = backups_find(p->top->held.fd, p->backup_dir);
-	while (at >= 0 && l->count < sizeof l->dirs / sizeof *l->dirs && fstat(at, &st) == 0) {
-		if (st.st_dev == p->top->held.dev && st.st_ino == p->top->held.ino)
-			break;
-		if (l->count > 0 && l->dirs[l->count - 1].ino == st.st_ino &&
-		    l->dirs[l->count - 1].dev == st.st_dev)
-			break;
+	if (at < 0 && errno == ENOENT)
+		return 0;
+	while (at >= 0 && fstat(at, &st) == 0) {
+		if (is_end_of_lineage(p, l, &st)) {
+			close_fd(at);
+			return 0;
+		}
 		l->dirs[l->count++] = (struct inode){.dev = st.st_dev, .ino = st.st_ino};
 		up = RETRIED(openat(at, "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
 		close_fd(at);
 		at = up;
 	}
+	fail("find directory %s: %m", p->backup_dir);
 	close_fd(at);
+	return -1;
 }
 
 bool backup_is_in(const struct lineage *l, const struct stat *st)

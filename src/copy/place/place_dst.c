@@ -390,16 +390,22 @@ int backups_find(int top, const char *path)
 	size_t len = strlen(path);
 	int fd = -1;
 
-	if (len >= sizeof part)
+	if (len >= sizeof part) {
+		errno = ENAMETOOLONG;
 		return -1;
+	}
 	while (fd < 0 && len > 0) {
 		snprintf(part, sizeof part, "%.*s", (int)len, path);
 		fd = RETRIED(openat(top, part, O_PATH | O_DIRECTORY | O_CLOEXEC));
+		if (fd < 0 && errno != ENOENT && errno != ENOTDIR && errno != ELOOP)
+			return -1;
 		while (len > 0 && path[len - 1] == '/')
 			len--;
 		while (len > 0 && path[len - 1] != '/')
 			len--;
 	}
+	if (fd < 0)
+		errno = ENOENT;
 	return fd;
 }
 

@@ -43,7 +43,7 @@ int dst_fail_needs_dir(const struct place_opts *o, const struct dst *s);
 /* Opens --backup-dir (O_PATH), which is relative to top.  Makes it if it is missing. */
 int backups_open(int top, const char *path);
 /* As backups_open(), without making it: --backup-dir, or the deepest directory on its path that
- * exists; -1: none. */
+ * exists; -1 with errno, ENOENT: none. */
 int backups_find(int top, const char *path);
 /* As backups_open(), but -1 with errno if it is missing. */
 int backups_find_whole(int top, const char *path);

@@ -376,8 +376,9 @@ bool backup_is_needless(const struct place_entry *s, const char *as, const struc
 /* The source has this name.  If it looks like a backup's, backups get one more suffix instead.
  * place_check_origin() calls it before the file that the backup is of is stored. */
 int backup_spare(struct place *p, int dirfd, const char *name);
-/* Finds the directories that lead to --backup-dir.  Call before anything is deleted. */
-void backup_lineage(struct place *p, struct lineage *l);
+/* Finds the directories that lead to --backup-dir.  Call before anything is deleted.  -1, with a
+ * failure: nothing may be deleted, because it could be one of them. */
+int backup_lineage(struct place *p, struct lineage *l);
 /* Is that directory one of l? */
 bool backup_is_in(const struct lineage *l, const struct stat *st);
 /* Is name that of a backup beside its original? */
