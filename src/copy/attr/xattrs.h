@@ -51,9 +51,10 @@ int xattrs_localize(struct xattrs *x, struct owners *o, bool numeric);
 int xattrs_set(int fd, const char *shown, const struct xattrs *x, const struct rules *r);
 /* If x, or the file old, has an access ACL that fd could not be given: the rights of the owning
  * group itself in it, in 3 bits.  The group bits of a mode would give the group the rights of
- * everyone whom the ACL names.  7: there is no ACL, or fd has it. */
+ * everyone whom the ACL names.  7: there is no ACL, or fd has it.  -1, with a failure and no
+ * rights: the ACL of old can't be read. */
 unsigned xattrs_group_without(int fd, const struct xattrs *x);
-unsigned xattrs_group_without_acl(int fd, int old);
+int xattrs_group_without_acl(int fd, int old, const char *shown, unsigned *group);
 /* Gives fd those attributes of the file old, which it replaces, that no option covers.  False: some
  * failed. */
 bool xattrs_keep(int fd, int old);

@@ -139,7 +139,7 @@ int xattrs_look(int fd, const char *shown, const struct rules *r, bool bounded, 
 		if (!xattr_wanted(at, r))
 			continue;
 		if (!x && !(x = xattrs_make()))
-			rc = fail_as(OUT_MEMORY, "allocate attributes: %m");
+			rc = fail_as(OUT_MEMORY, "read attributes of %s: %m", shown);
 		else
 			rc = read_xattr(fd, shown, at, bounded, x);
 	}
@@ -280,15 +280,15 @@ unsigned xattrs_group_without(int fd, const struct xattrs *x)
 	return 7;
 }
 
-unsigned xattrs_group_without_acl(int fd, int old)
+int xattrs_group_without_acl(int fd, int old, const char *shown, unsigned *group)
 {
 	const struct rules acls = {.acls = true};
-	struct xattrs *x = NULL;
-	unsigned group =
-		xattrs_look(old, "the target", &acls, false, &x) ? 0 : xattrs_group_without(fd, x);
+	struct xattrs *x;
+	int ret = xattrs_look(old, shown, &acls, false, &x);
 
+	*group = ret ? 0 : xattrs_group_without(fd, x);
 	xattrs_free(x);
-	return group;
+	return ret;
 }
 
 static int pair_set(int fd, const char *shown, const struct xattr_pair *p)

@@ -455,10 +455,14 @@ static int set_all_xattrs(struct place *p, int fd, const struct metadata *m, con
 	unsigned group = S_IRWXO;
 	int ret = 0;
 
-	if (m->replaced_fd >= 0 && !keep_xattrs(p, fd, m->replaced_fd, s))
-		group = xattrs_group_without_acl(fd, m->replaced_fd);
-	if (metadata_has_xattrs(p) && xattrs_set(fd, entry_shown(s, shown), x, p->rules)) {
+	if (m->replaced_fd >= 0 && !keep_xattrs(p, fd, m->replaced_fd, s) &&
+	    xattrs_group_without_acl(fd, m->replaced_fd, entry_shown(s, shown), &group)) {
 		why = *failed();
+		ret = -1;
+	}
+	if (metadata_has_xattrs(p) && xattrs_set(fd, entry_shown(s, shown), x, p->rules)) {
+		if (ret == 0)
+			why = *failed();
 		if (p->rules->acls)
 			group &= xattrs_group_without(fd, x);
 		ret = -1;
