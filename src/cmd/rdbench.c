@@ -42,6 +42,8 @@ int main(int argc, char **argv)
 		code = (int)b.failure.code;
 	}
 	print_summary(&b);
+	if (code == OUT_DONE && !bench_check_stdout(&b))
+		code = (int)b.failure.code;
 	if (code) {
 		struct report r = {.program = program_name(RDBENCH), .failure = b.failure};
 

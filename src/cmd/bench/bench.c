@@ -65,7 +65,7 @@ static void show_point(struct bench *b, const struct point *p)
 }
 
 /* Without a reader of the results nothing is measured. */
-static bool is_stdout_writable(struct bench *b)
+bool bench_check_stdout(struct bench *b)
 {
 	errno = stdout_error();
 	if (!errno)
@@ -112,7 +112,7 @@ int bench_measure(struct bench *b, enum bench_stage stage, const struct setting 
 	/* Only the first session logs its properties. */
 	o.output.quiet = o.output.quiet || (b->began && o.output.verbose < 2);
 	b->began = true;
-	if (!is_stdout_writable(b))
+	if (!bench_check_stdout(b))
 		return -1;
 	show_point(b, out);
 	conductor_run(&j, &r);

@@ -111,6 +111,8 @@ void nic_limit_find(const char *root, const char *how, struct nic_limit *out);
 
 /* The errno why stdout can't be written; 0 if it can. */
 int stdout_error(void);
+/* False: stdout can't be written to, and b has that as its failure. */
+bool bench_check_stdout(struct bench *b);
 void print_start(const struct bench *b);
 void print_point(const struct bench *b, const struct point *p);
 void print_series(const struct bench *b, const struct series *s);

@@ -284,10 +284,11 @@ static void text_summary(const struct bench *b)
 
 static int write_error; /* errno of the first failed write */
 
-/* Flush each line, so that lines of the log and the live line do not break it. */
+/* Flush each line, so that lines of the log and the live line do not break it.  An earlier write
+ * may have failed, too: stdout may be unbuffered, or its buffer full. */
 static void flush_stdout(void)
 {
-	if (fflush(stdout) && !write_error)
+	if ((fflush(stdout) || ferror(stdout)) && !write_error)
 		write_error = errno;
 }
 
