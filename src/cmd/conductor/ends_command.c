@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "cmd/conductor/end_pipe.h"
 #include "cmd/end/end.h"
 
@@ -27,8 +28,10 @@ static int run_forked_end(void *ctx, int in, int out)
 
 	(void)ctx;
 	/* stdin and stdout belong to the conductor. */
-	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0)
+	if (null < 0 || dup2(null, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0) {
+		log_at(LOG_ERROR, "open /dev/null: %m");
 		return OUT_START;
+	}
 	close_fd(null);
 	return end_run(in, out, false);
 }
@@ -56,6 +59,8 @@ static int read_conductor(struct ends *e)
 	do
 		n = read(STDIN_FILENO, room, size);
 	while (n < 0 && errno == EINTR);
+	if (n < 0 && errno != ECONNRESET)
+		return fail_as(OUT_SOCKET, "read from the conductor: %m");
 	if (n <= 0) {
 		e->conductor_gone = true;
 		child_close_in(&e->pipe.child);
@@ -73,9 +78,13 @@ static int relay_to_conductor(struct ends *e)
 
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return 1;
-	if (n <= 0)
+	if (n < 0)
+		return fail_as(OUT_SOCKET, "read from an end: %m");
+	if (n == 0)
 		return 0;
-	return write_full(STDOUT_FILENO, bytes, (size_t)n) ? -1 : 1;
+	if (write_full(STDOUT_FILENO, bytes, (size_t)n) == 0)
+		return 1;
+	return fail_as(errno == EPIPE ? OUT_PEER_LOST : OUT_SOCKET, "write to the conductor: %m");
 }
 
 static int serve_end(struct ends *e)
@@ -93,7 +102,7 @@ static int serve_end(struct ends *e)
 		};
 
 		if (poll(p, 3, -1) < 0 && errno != EINTR)
-			return -1;
+			return fail_as(OUT_SOCKET, "wait for an end: %m");
 		if (p[2].revents)
 			end_pipe_write(l);
 		if (p[0].revents && read_conductor(e))
@@ -130,5 +139,10 @@ int ends_run(void)
 	framer_init(&e.in);
 	while (rc == 0 && !e.conductor_gone)
 		rc = run_one_end(&e);
-	return rc ? (int)failed()->code : OUT_DONE;
+	if (rc == 0)
+		return OUT_DONE;
+	/* The conductor sees only that this process exits. */
+	if (failed()->code != OUT_PEER_LOST)
+		log_at(LOG_ERROR, "%s", failed()->text);
+	return (int)failed()->code;
 }

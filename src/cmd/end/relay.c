@@ -76,6 +76,7 @@ void relay_close(struct relay *r)
 
 static int confirm_fd = -1; /* polls readable when the upstream rdrecv confirms; -1: none */
 static bool is_closed; /* RELAY_VARIABLE names a descriptor that is not there */
+static int stat_error; /* of the descriptor that it names */
 
 static int fail_truncated(void)
 {
@@ -105,8 +106,10 @@ void relay_take(void)
 	unsetenv(RELAY_VARIABLE);
 	if (!named)
 		return;
-	if (fd <= STDERR_FILENO || fstat(fd, &st) < 0 || !S_ISFIFO(st.st_mode) ||
-	    st.st_ino != inode) {
+	is_closed = fd <= STDERR_FILENO || fstat(fd, &st) < 0;
+	if (is_closed && fd > STDERR_FILENO && errno != EBADF)
+		stat_error = errno;
+	if (is_closed || !S_ISFIFO(st.st_mode) || st.st_ino != inode) {
 		is_closed = true;
 		return;
 	}
@@ -119,6 +122,9 @@ int relay_check(void)
 {
 	if (!is_closed)
 		return 0;
+	errno = stat_error;
+	if (stat_error)
+		return fail("examine the descriptor of " RELAY_VARIABLE ": %m");
 	return fail_as(
 		OUT_PEER_LOST,
 		"a program between the upstream rdrecv and this one closed the descriptor of " RELAY_VARIABLE

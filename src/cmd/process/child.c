@@ -290,8 +290,10 @@ int child_run_held(struct child *c)
 		n = send(c->go, &go, 1, MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
 	if (n != 1) {
+		const char *why = errno == EPIPE ? "its process has exited" : strerror(errno);
+
 		close_tracked_fd(&c->go);
-		return fail("run %s: its process has exited", c->what);
+		return fail("run %s: %s", c->what, why);
 	}
 	return await_exec(c, OUT_FILE);
 }
