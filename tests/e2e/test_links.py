@@ -201,6 +201,19 @@ def test_hard_linked_named_sources_are_removed(bench, tmp_path, way):
     assert read(tmp_path / "to") == {"a": NEW, "b": NEW, "d": {"c": NEW}}
 
 
+@pytest.mark.parametrize("nth", range(20))
+def test_link_to_a_source_that_is_removed_is_copied(bench, tmp_path, nth):
+    """It is read by its own name, which leads nowhere once the other source is removed."""
+    make(tmp_path / "from", {"a": b"content", "d": b"other"})
+    make(tmp_path / "to", {"d": b"other", "link": b"content"})
+    os.link(tmp_path / "from" / "a", tmp_path / "from" / "b")
+    os.symlink("a", tmp_path / "from" / "link")
+    r = bench.copy("-rH", "--remove-source-files", *("from/" + n for n in ("a", "b", "d", "link")), "to", cwd=tmp_path)
+    assert r.code == 23 and "symbolic link to the copied file" in r.errors(), r.errors()
+    assert os.listdir(tmp_path / "from") == ["link"]
+    assert len({os.stat(tmp_path / "to" / name).st_ino for name in ("a", "b", "link")}) == 1
+
+
 # ---- names that change during the run --------------------------------------------------------
 
 

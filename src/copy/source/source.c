@@ -199,6 +199,7 @@ static int find_files(struct source *s)
 	    walk_new(&wo, &s->walk))
 		return -1;
 	s->only = walk_is_one_file(s->walk);
+	removals_choose_time(s);
 	return 0;
 }
 

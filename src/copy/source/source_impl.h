@@ -247,6 +247,7 @@ struct removals {
 	struct removal *linked; /* when all names have been found */
 	struct removal *same; /* compared equal: after DONE, unless a failure arrives first */
 	struct table unlinked; /* by inode; the main thread's, without the lock */
+	bool late; /* only after DONE */
 };
 
 struct marked_dir;
@@ -471,6 +472,8 @@ void removal_hold_same(struct source *s, uint32_t id, struct removal *r);
 void removals_queue_same(struct source *s);
 /* Call when the phase is no longer 0: queues sources with several names.  Lock held. */
 void removals_queue_linked(struct source *s);
+/* Chooses when sources are removed, once they have been found. */
+void removals_choose_time(struct source *s);
 /* Is a source in the queue that may be removed now?  With --delete a rerun must find all sources
  * until the deletions are done, which DONE confirms.  Lock held. */
 bool removals_may_begin(const struct source *s);

@@ -252,9 +252,16 @@ static int remove_one_source(struct source *s, const struct removal *r, const ch
 	return ret;
 }
 
+void removals_choose_time(struct source *s)
+{
+	/* A source that was reached through a link may still have to be read by its own name, or the
+	 * other way round. */
+	s->removals.late = s->rules->delete || s->rules->copy_links || s->found.has_links;
+}
+
 bool removals_may_begin(const struct source *s)
 {
-	return s->removals.due && (!s->rules->delete || s->copy->done_received);
+	return s->removals.due && (!s->removals.late || s->copy->done_received);
 }
 
 void removals_do_next(struct source *s)

@@ -17,6 +17,7 @@
 static int found_add(struct found *f, const char *path, unsigned want, bool missing)
 {
 	char *copy = strdup(path);
+	struct stat st;
 
 	if (!copy || ARRAY_ROOM(f->paths, f->count, f->room, 1)) {
 		free(copy);
@@ -27,6 +28,8 @@ static int found_add(struct found *f, const char *path, unsigned want, bool miss
 		.want = want,
 		.missing = missing,
 	};
+	if (!missing && (lstat(path, &st) || S_ISLNK(st.st_mode)))
+		f->has_links = true;
 	return 0;
 }
 

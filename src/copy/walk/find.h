@@ -22,6 +22,7 @@ struct found {
 	struct found_path *paths; /* in the user's order; those of a pattern are sorted */
 	unsigned count;
 	size_t room;
+	bool has_links; /* a path may be a symbolic link */
 };
 /* A name or pattern without a file also goes to out, as missing, so that the others are copied. */
 int find_sources(char *const *names, unsigned count, bool expand, struct found *out);
