@@ -344,19 +344,22 @@ static int send_request(struct verbs *v, const struct lane_key *key, uint64_t an
 		.initiator_depth = iwarp,
 	};
 	struct alarm_clock a = {.set = false};
+	uint64_t began = clock_ms();
+	int ms = clock_left(deadline_ms) < SIW_CALL_MS ? clock_left(deadline_ms) : SIW_CALL_MS;
 	int rc, err;
 
 	lane_token(key, p.lane, p.epoch, p.token);
 	lane_private_encode(&p, private);
 	if (iwarp)
-		alarm_set(&a, clock_left(deadline_ms) < SIW_CALL_MS ? clock_left(deadline_ms)
-								    : SIW_CALL_MS);
+		alarm_set(&a, ms);
 	rc = rdma_connect(v->id, &param);
 	err = errno;
 	alarm_stop(&a);
 	if (rc) {
-		/* siw: the connection manager chose a port that TCP has given to a socket. */
-		v->is_stale = iwarp && err == EADDRINUSE;
+		/* siw: the connection manager chose a port that TCP has given to a socket. Or a
+		 * signal other than the timer's came before the socket was connected. */
+		v->is_stale = (iwarp && err == EADDRINUSE) ||
+			      (err == EINTR && clock_ms() < began + (uint64_t)ms);
 		return verbs_connect_failed(v, err);
 	}
 	v->request_pending = iwarp;

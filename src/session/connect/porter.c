@@ -217,12 +217,13 @@ static int begin_tls(struct stranger *s, const struct psk *key)
 
 /* Processes what a stranger sent. Returns 1 if it is the peer, 0 if that is not known yet, -1 to
  * close it. */
-static int advance_stranger(struct stranger *s, const struct psk *key)
+static int advance_stranger(struct strangers *all, unsigned i, const struct psk *key)
 {
+	struct stranger *s = &all->list[i];
 	int rc;
 
 	if (!s->tls) {
-		rc = stranger_hello(s);
+		rc = stranger_hello(all, i);
 		if (rc <= 0)
 			return rc;
 		if (begin_tls(s, key) < 0)
@@ -253,7 +254,7 @@ static bool admit_stranger(struct porter *p, const struct psk *key, const struct
 
 	for (unsigned i = all->count; i-- > 0;) {
 		struct stranger *s = &all->list[i];
-		int rc = s->polled && set[s->polled].revents ? advance_stranger(s, key) : 0;
+		int rc = s->polled && set[s->polled].revents ? advance_stranger(all, i, key) : 0;
 
 		if (rc > 0) {
 			*out = s->tls;

@@ -107,8 +107,10 @@ static void check_tcp_caller(struct porter *p, struct stranger *s)
 	struct caller c = {.fd = s->fd};
 
 	if (lane_hello_decode(s->received, &h) < 0 || lane_hello_verify(&h, &p->terms.key) < 0) {
-		log_info("rejected an unauthenticated connection on TCP port %u: %s", p->tcp_port,
-			 failed()->text);
+		log_at(p->rejected ? LOG_DEBUG : LOG_INFO,
+		       "rejected an unauthenticated connection on TCP port %u: %s", p->tcp_port,
+		       failed()->text);
+		p->rejected = true;
 		return;
 	}
 	if (h.accepting || h.from != p->terms.peer || h.session != p->terms.key.session ||

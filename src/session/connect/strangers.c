@@ -134,10 +134,10 @@ bool strangers_accepting(const struct strangers *s)
 }
 
 /* Warns once, because strangers could repeat the message as often as they like. */
-static void warn_accept_failed(struct strangers *s, int err)
+static void warn_failed(struct strangers *s, const char *what, int err)
 {
 	if (!s->warned)
-		log_warn("accept a connection: %s", strerror(err));
+		log_warn("%s a connection: %s", what, strerror(err));
 	s->warned = true;
 }
 
@@ -163,7 +163,7 @@ void strangers_accept(struct strangers *s, int listener)
 		if (err == EAGAIN ||
 		    (is_out_of_descriptors(err) && !has_waiting_connection(listener)))
 			return;
-		warn_accept_failed(s, err);
+		warn_failed(s, "accept", err);
 		/* The evicted connection may be the peer's; then the warning explains why. */
 		if (!is_out_of_descriptors(err) || !evict_stranger(s)) {
 			pause_accepting(s);
@@ -186,17 +186,31 @@ void strangers_expire(struct strangers *s)
 /* ---- what they send ------------------------------------------------------------------------- */
 
 /* Makes poll(2) report the socket as readable only when this many bytes are there. */
-static int set_wake_bytes(const struct stranger *s, int bytes)
+static int set_wake_bytes(struct strangers *s, int fd, int bytes)
 {
-	return setsockopt(s->fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes) ? -1 : 0;
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof bytes) == 0)
+		return 0;
+	warn_failed(s, "wait for the bytes of", errno);
+	return -1;
 }
 
-int stranger_hello(const struct stranger *s)
+/* The number of bytes that have arrived, or -1. */
+static int count_there(struct strangers *s, int fd)
 {
+	int there = 0;
+
+	if (ioctl(fd, FIONREAD, &there) == 0)
+		return there;
+	warn_failed(s, "count the bytes of", errno);
+	return -1;
+}
+
+int stranger_hello(struct strangers *s, unsigned i)
+{
+	int fd = s->list[i].fd, there, whole = TLS_RECORD_HEAD;
 	uint8_t head[TLS_RECORD_HEAD];
-	ssize_t n = recv(s->fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
-	struct pollfd p = {.fd = s->fd, .events = POLLRDHUP};
-	int there = 0, whole = TLS_RECORD_HEAD;
+	ssize_t n = recv(fd, head, sizeof head, MSG_PEEK | MSG_DONTWAIT);
+	struct pollfd p = {.fd = fd, .events = POLLRDHUP};
 
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR ? 0 : -1;
@@ -204,14 +218,14 @@ int stranger_hello(const struct stranger *s)
 		return -1;
 	if (n == TLS_RECORD_HEAD)
 		whole += head[3] << 8 | head[4];
-	if (whole > CLIENT_HELLO_MAX || ioctl(s->fd, FIONREAD, &there) < 0)
+	if (whole > CLIENT_HELLO_MAX || (there = count_there(s, fd)) < 0)
 		return -1;
 	if (there >= whole && n == TLS_RECORD_HEAD)
-		return set_wake_bytes(s, 1) ? -1 : 1;
+		return set_wake_bytes(s, fd, 1) ? -1 : 1;
 	/* The stranger has shut down its side before the whole ClientHello came. */
 	if (poll(&p, 1, 0) != 0)
 		return -1;
-	return set_wake_bytes(s, whole);
+	return set_wake_bytes(s, fd, whole);
 }
 
 void stranger_refuse(const struct stranger *s)

@@ -43,7 +43,7 @@ struct strangers {
 	struct stranger list[STRANGERS_MAX + 1]; /* oldest first */
 	unsigned count, most;
 	uint64_t accept_after; /* clock_ms: pause accepting until then, after accept failed */
-	/* the user was warned that a connection could not be accepted, or lost its place */
+	/* the user was warned that a connection could not be accepted or read, or lost its place */
 	bool warned;
 };
 
@@ -65,9 +65,9 @@ uint64_t strangers_due(const struct strangers *s);
  * process does not count as their silence. */
 void strangers_expire(struct strangers *s);
 
-/* Whether a whole ClientHello has arrived: 1 yes; 0 not yet (poll(2) reports when); -1 it must be
- * closed. */
-int stranger_hello(const struct stranger *s);
+/* Whether a whole ClientHello of list[i] has arrived: 1 yes; 0 not yet (poll(2) reports when); -1
+ * it must be closed. */
+int stranger_hello(struct strangers *s, unsigned i);
 /* Sends a TLS alert to a stranger that has sent the beginning of a ClientHello while this end
  * serves another peer. */
 void stranger_refuse(const struct stranger *s);

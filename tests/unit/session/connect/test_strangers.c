@@ -204,7 +204,7 @@ static void test_client_hello_in_pieces_is_recognized(void **state)
 	for (unsigned i = 0; i < sizeof pieces / sizeof *pieces; i++) {
 		struct pollfd p = {.fd = s.list[0].fd, .events = POLLIN | POLLRDHUP};
 
-		assert_int_equal(stranger_hello(&s.list[0]), 0);
+		assert_int_equal(stranger_hello(&s, 0), 0);
 		/* These bytes were examined already: they do not wake the porter again. */
 		assert_int_equal(poll(&p, 1, 0), 0);
 		assert_int_equal(write_full(fd, record + at, pieces[i]), 0);
@@ -212,7 +212,7 @@ static void test_client_hello_in_pieces_is_recognized(void **state)
 		poll(&p, 1, i == 0 || i == 2 || i == 5 ? 10000 : 20);
 	}
 	assert_int_equal(at, sizeof record);
-	assert_int_equal(stranger_hello(&s.list[0]), 1);
+	assert_int_equal(stranger_hello(&s, 0), 1);
 	strangers_close(&s);
 	close_fd(fd);
 	close_fd(listener);
@@ -247,7 +247,7 @@ static void test_other_bytes_are_not_a_client_hello(void **state)
 		p = (struct pollfd){.fd = s.list[0].fd,
 				    .events = cases[i].ends ? POLLRDHUP : POLLIN};
 		assert_int_equal(poll(&p, 1, 10000), 1);
-		assert_int_equal(stranger_hello(&s.list[0]), -1);
+		assert_int_equal(stranger_hello(&s, 0), -1);
 		strangers_close(&s);
 		close_fd(fd);
 	}
