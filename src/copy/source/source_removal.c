@@ -254,8 +254,8 @@ static int remove_one_source(struct source *s, const struct removal *r, const ch
 
 void removals_choose_time(struct source *s)
 {
-	/* A source that was reached through a link may still have to be read by its own name, or the
-	 * other way round. */
+	/* A source that was reached through a link may still have to be read by its own name, or
+	 * the other way round. */
 	s->removals.late = s->rules->delete || s->rules->copy_links || s->found.has_links;
 }
 
