@@ -22,7 +22,7 @@
  *	LEN1, LEN2  argument 1 or 2 (counted from 0) is a length; a short call does half of it
  *	IOV     arguments 1 and 2 are a vector and its count; a short call does half of it
  *	MSG     argument 1 is a struct msghdr with a vector; a short call does half of it
- *	FILE0, FILE1, FILE3, STDOUT  the error indicator of this stream is set too
+ *	FILE0 to FILE3, STDOUT  the error indicator of this stream is set too
  *	NONE4   NULL is stored where argument 4 points
  *	BAD2    argument 1 is stored where argument 2 points
  *	MEM     it allocates; calls by libraries fail too
@@ -140,7 +140,7 @@ CALL(__fprintf_chk, MINUS, "ENOSPC EIO EPIPE ENOMEM", FILE0)
 CALL(fprintf, MINUS, "ENOSPC EIO EPIPE ENOMEM", FILE0)
 CALL(printf, MINUS, "ENOSPC EIO EPIPE ENOMEM", STDOUT)
 CALL(__printf_chk, MINUS, "ENOSPC EIO EPIPE ENOMEM", STDOUT)
-CALL(fgets, NIL, "EIO EINTR", PLAIN)
+CALL(fgets, NIL, "EIO EINTR", FILE2)
 CALL(__isoc99_fscanf, MINUS, "EIO ENOMEM", PLAIN)
 
 /* Processes, threads, time */

@@ -52,7 +52,23 @@
 #include <unwind.h>
 
 enum result { MINUS, NIL, CODE, NUMBER };
-enum way { PLAIN, DONE, HELD, LEN1, LEN2, IOV, MSG, FILE0, FILE1, FILE3, STDOUT, NONE4, BAD2, MEM };
+enum way {
+	PLAIN,
+	DONE,
+	HELD,
+	LEN1,
+	LEN2,
+	IOV,
+	MSG,
+	FILE0,
+	FILE1,
+	FILE2,
+	FILE3,
+	STDOUT,
+	NONE4,
+	BAD2,
+	MEM
+};
 enum { PROCESSES = 32, ENTRIES = 4096, SITES = 32, VECTOR = 64, ERROR_SEEN = 0x20 };
 enum { STACKS = 8192, FRAMES = 64 };
 
@@ -411,6 +427,9 @@ static uintptr_t fail_call(unsigned call, uintptr_t *args)
 		break;
 	case FILE1:
 		mark_stream((FILE *)args[1]);
+		break;
+	case FILE2:
+		mark_stream((FILE *)args[2]);
 		break;
 	case FILE3:
 		mark_stream((FILE *)args[3]);

@@ -173,7 +173,8 @@ static int run_keeper(void)
 }
 
 /* Accepts one connection. Returns 0 with *fd, which is -1 for a connection of another user; -1 with
- * a failure, also if the conductor is gone. */
+ * a failure, also if the conductor is gone. After a failure *fd stays open until this process has
+ * reported it and exits: the end that connected would fail first otherwise, without the reason. */
 static int accept_own_connection(int listener, int *fd)
 {
 	struct pollfd p[2] = {{.fd = STDIN_FILENO, .events = 0},
@@ -195,10 +196,11 @@ static int accept_own_connection(int listener, int *fd)
 	if (peer == LOOPBACK_OURS)
 		return 0;
 	if (peer == LOOPBACK_UNKNOWN)
-		fail_as(OUT_SOCKET, "find the owner of a connection to this host's loopback: %m");
+		return fail_as(OUT_SOCKET,
+			       "find the owner of a connection to this host's loopback: %m");
 	close_fd(*fd);
 	*fd = -1;
-	return peer == LOOPBACK_UNKNOWN ? -1 : 0;
+	return 0;
 }
 
 /* Returns the keeper's listening socket, or -1 with a failure. */
@@ -221,7 +223,7 @@ static int receive_listener(const unsigned char token[static TOKEN_SIZE])
 /* Accepts one connection at the keeper's socket. Returns -1 also if the conductor is gone. */
 static int take_connection(const unsigned char token[static TOKEN_SIZE])
 {
-	int listener = receive_listener(token), fd = -1;
+	int listener = receive_listener(token), fd = -1, rc;
 
 	if (listener < 0)
 		return -1;
@@ -229,10 +231,11 @@ static int take_connection(const unsigned char token[static TOKEN_SIZE])
 		close_fd(listener);
 		return fail_as(OUT_PEER_LOST, "report that a lane can connect: %m");
 	}
-	while (accept_own_connection(listener, &fd) == 0 && fd < 0)
-		;
+	do {
+		rc = accept_own_connection(listener, &fd);
+	} while (rc == 0 && fd < 0);
 	close_fd(listener);
-	return fd;
+	return rc ? -1 : fd;
 }
 
 const unsigned char keeper_request[TOKEN_SIZE] = {0};
