@@ -8,6 +8,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "cmd/output/screen.h"
+#include "cmd/process/process.h"
 #include "cmd/process/signals.h"
 
 enum {
@@ -67,7 +68,7 @@ static void show_point(struct bench *b, const struct point *p)
 /* Without a reader of the results nothing is measured. */
 bool bench_check_stdout(struct bench *b)
 {
-	errno = stdout_error();
+	errno = process_flush_stdout();
 	if (!errno)
 		return true;
 	fail("write to stdout: %m");

@@ -81,6 +81,8 @@ struct bench {
  * Returns 0, or -1 with b->failure. */
 int bench_point(struct bench *b, enum bench_stage stage, const struct setting *s, uint64_t most,
 		struct point *out);
+/* False: stdout can't be written to, and b has that as its failure. */
+bool bench_check_stdout(struct bench *b);
 /* Measures a given number of bytes, once. */
 int bench_measure(struct bench *b, enum bench_stage stage, const struct setting *s, uint64_t bytes,
 		  struct point *out);
@@ -109,10 +111,6 @@ void nic_limit_find(const char *root, const char *how, struct nic_limit *out);
 
 /* ---- bench_print.c ------------------------------------------------------------------- */
 
-/* The errno why stdout can't be written; 0 if it can. */
-int stdout_error(void);
-/* False: stdout can't be written to, and b has that as its failure. */
-bool bench_check_stdout(struct bench *b);
 void print_start(const struct bench *b);
 void print_point(const struct bench *b, const struct point *p);
 void print_series(const struct bench *b, const struct series *s);

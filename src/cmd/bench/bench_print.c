@@ -4,11 +4,11 @@
 
 #include "cmd/bench/bench.h"
 
-#include <errno.h>
 #include <string.h>
 #include "base/escape.h"
 #include "cmd/cli/amount.h"
 #include "cmd/output/json.h"
+#include "cmd/process/process.h"
 
 /* The longest label is "rdma write-send, 4 lanes, depth 16", indented by two spaces. */
 enum { LABEL = 36, CELL_WIDTH = 8 };
@@ -282,20 +282,7 @@ static void text_summary(const struct bench *b)
 
 /* ---- text or JSON ----------------------------------------------------------------------- */
 
-static int write_error; /* errno of the first failed write */
-
-/* Flush each line, so that lines of the log and the live line do not break it.  An earlier write
- * may have failed, too: stdout may be unbuffered, or its buffer full. */
-static void flush_stdout(void)
-{
-	if ((fflush(stdout) || ferror(stdout)) && !write_error)
-		write_error = errno;
-}
-
-int stdout_error(void)
-{
-	return write_error;
-}
+/* Each line is flushed, so that lines of the log and the live line do not break it. */
 
 void print_start(const struct bench *b)
 {
@@ -306,21 +293,21 @@ void print_start(const struct bench *b)
 	} else {
 		text_start(b);
 	}
-	flush_stdout();
+	process_flush_stdout();
 }
 
 void print_point(const struct bench *b, const struct point *p)
 {
 	if (b->o->output.json)
 		json_point("point", p);
-	flush_stdout();
+	process_flush_stdout();
 }
 
 void print_series(const struct bench *b, const struct series *s)
 {
 	if (!b->o->output.json)
 		text_series(b, s);
-	flush_stdout();
+	process_flush_stdout();
 }
 
 void print_again(const struct bench *b, const struct point *p, bool first)
@@ -329,14 +316,14 @@ void print_again(const struct bench *b, const struct point *p, bool first)
 		json_point("again", p);
 	else
 		text_again(p, first);
-	flush_stdout();
+	process_flush_stdout();
 }
 
 void print_latency(const struct bench *b)
 {
 	if (!b->o->output.json)
 		text_latency(b);
-	flush_stdout();
+	process_flush_stdout();
 }
 
 void print_stage(const struct bench *b, const struct point *p)
@@ -345,7 +332,7 @@ void print_stage(const struct bench *b, const struct point *p)
 		json_point("stage", p);
 	else
 		text_stage(b, p);
-	flush_stdout();
+	process_flush_stdout();
 }
 
 void print_summary(const struct bench *b)
@@ -354,5 +341,5 @@ void print_summary(const struct bench *b)
 		json_summary(b);
 	else if (b->by_itself.ns)
 		text_summary(b);
-	flush_stdout();
+	process_flush_stdout();
 }

@@ -6,6 +6,7 @@
 #include "base/escape.h"
 #include "cmd/check/survey.h"
 #include "cmd/output/json.h"
+#include "cmd/process/process.h"
 
 enum { WIDTH = 96, INDENT = 10 };
 
@@ -24,6 +25,7 @@ void findings_begin(struct findings *f, const struct options *o, const char *far
 	fputs("{\"v\": 1, \"type\": \"start\", \"host\": ", stdout);
 	json_text(stdout, far);
 	fputs("}\n", stdout);
+	process_flush_stdout();
 }
 
 void findings_set_host(struct findings *f, const char *place)
@@ -105,7 +107,7 @@ void findings_take(struct findings *f, const struct msg_finding *m)
 	else
 		print_line(f, m, state);
 	/* The next check may take a while. */
-	fflush(stdout);
+	process_flush_stdout();
 }
 
 void findings_add(struct findings *f, enum finding_state state, const char *name,

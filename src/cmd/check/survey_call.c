@@ -41,7 +41,7 @@ static int read_survey_frame(struct survey_client *c, struct frame *f)
 
 	if (rc > 0)
 		return 0;
-	if (rc < 0 && failed()->code == OUT_SIGNAL)
+	if (rc < 0 && (failed()->code == OUT_SIGNAL || failed()->code == OUT_SOCKET))
 		return -1;
 	if (rc == 0 || failed()->code == OUT_PEER_LOST || !l->greeted) {
 		bool reaped = child_wait(&l->child, &status, clock_ms() + EXIT_MS);

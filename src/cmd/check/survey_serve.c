@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "cmd/check/survey.h"
 #include "session/channel/framer.h"
 
@@ -74,6 +75,14 @@ static int answer_pings(struct survey_server *e)
 	return rc;
 }
 
+/* rdcheck sees only that this process exits, so prints why, unless rdcheck is gone. */
+static int report_failed_survey(void)
+{
+	if (failed()->code != OUT_PEER_LOST)
+		log_at(LOG_ERROR, "%s", failed()->text);
+	return (int)failed()->code;
+}
+
 int survey_serve(int in, int out)
 {
 	static struct survey_server e;
@@ -83,13 +92,15 @@ int survey_serve(int in, int out)
 	framer_init(&e.framer);
 	signal(SIGPIPE, SIG_IGN);
 	/* Output of a library must not get between frames. */
-	if (fd[0] < 0 || fd[1] < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0)
-		return OUT_START;
+	if (fd[0] < 0 || fd[1] < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+		fail_as(OUT_START, "move stdin and stdout to other descriptors: %m");
+		return report_failed_survey();
+	}
 	close_fd(in);
 	if (out != STDOUT_FILENO)
 		close_fd(out);
 	rc = channel_over_fds(fd[0], fd[1], &e.channel) || send_survey_greeting(&e) ||
 	     survey_host(&s) || e.lost || send_survey_end(&e) || answer_pings(&e);
 	channel_free(e.channel);
-	return rc ? (int)failed()->code : OUT_DONE;
+	return rc ? report_failed_survey() : OUT_DONE;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/process/process.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -56,9 +57,20 @@ void process_start_log(const struct options *o)
 	log_setup(program_name(o->program), most);
 }
 
+int process_flush_stdout(void)
+{
+	static int first;
+
+	/* An earlier write may have failed: stdout may be unbuffered, or its buffer full. */
+	if ((fflush(stdout) || ferror(stdout)) && !first)
+		first = errno;
+	return first;
+}
+
 _Noreturn void process_exit(int code)
 {
-	if ((fflush(stdout) || ferror(stdout)) && code == OUT_DONE) {
+	errno = process_flush_stdout();
+	if (errno && code == OUT_DONE) {
 		log_at(LOG_ERROR, "write to stdout: %m");
 		code = OUT_FILE;
 	}

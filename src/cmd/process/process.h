@@ -19,6 +19,9 @@ void process_start_log(const struct options *o);
 
 /* Parses the command line. Answers --help and similar options, or an error, and exits. */
 void process_parse_options(struct options *o, enum program program, int argc, char **argv);
+/* Flushes stdout. Returns the errno of the first write to it that failed, or 0. Call after each
+ * piece of output: later, errno may be another one. */
+int process_flush_stdout(void);
 /* Flushes stdout and exits. If that fails, prints the error and turns OUT_DONE into OUT_FILE. */
 _Noreturn void process_exit(int code);
 /* Prints this thread's failure, after a usage error also the synopsis, and exits with its code. */
