@@ -130,8 +130,18 @@ static int open_like_subdir(struct place *p, int *model_fd, const char *name, bo
 	return *model_fd >= 0 || errno == ENOENT || errno == ENOTDIR || errno == ELOOP ? 0 : -1;
 }
 
-/* Opens the directory dir below --backup-dir; makes it if it is missing. */
-static int open_backup_dir(struct place *p, const char *dir)
+static int fail_backup_dir(const struct place *p, const char *dir, const char *of)
+{
+	const char *why = metadata_error_text(p);
+
+	if (*dir)
+		return fail("back up %s: make directory %s in %s: %s", of, dir, p->backup_dir, why);
+	return fail("back up %s: open %s: %s", of, p->backup_dir, why);
+}
+
+/* Opens the directory dir below --backup-dir, for a backup of the file `of'; makes it if it is
+ * missing. */
+static int open_backup_dir(struct place *p, const char *dir, const char *of)
 {
 	int at = backup_dir_open(p), next, model_fd = -1;
 	char name[NAME_MAX + 1];
@@ -163,9 +173,7 @@ static int open_backup_dir(struct place *p, const char *dir)
 		}
 	}
 	close_fd(model_fd);
-	return at < 0 ? fail("make directory %s in %s: %s", from, p->backup_dir,
-			     metadata_error_text(p))
-		      : at;
+	return at < 0 ? fail_backup_dir(p, from, of) : at;
 }
 
 /* The file system has no hard links, or the file may not have another one. */
@@ -396,7 +404,7 @@ int backup_make(struct place *p, int dirfd, const char *name, const char *dir, b
 	if (choose_backup_name(p, dirfd, name, as))
 		return -1;
 	if (*p->backup_dir) {
-		to = open_backup_dir(p, dir);
+		to = open_backup_dir(p, dir, name);
 		if (to < 0)
 			return -1;
 	}
