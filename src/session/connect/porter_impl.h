@@ -35,7 +35,8 @@ struct porter {
 	struct strangers strangers;
 	bool admitted; /* a peer was admitted: others get an alert */
 
-	bool rejected; /* an unauthenticated connection was reported: others are only debug */
+	/* an unauthenticated connection was reported: others are only debug */
+	bool tcp_rejected, rdma_rejected;
 
 	struct porter_terms terms;
 	struct worker worker;

@@ -107,10 +107,10 @@ static void check_tcp_caller(struct porter *p, struct stranger *s)
 	struct caller c = {.fd = s->fd};
 
 	if (lane_hello_decode(s->received, &h) < 0 || lane_hello_verify(&h, &p->terms.key) < 0) {
-		log_at(p->rejected ? LOG_DEBUG : LOG_INFO,
+		log_at(p->tcp_rejected ? LOG_DEBUG : LOG_INFO,
 		       "rejected an unauthenticated connection on TCP port %u: %s", p->tcp_port,
 		       failed()->text);
-		p->rejected = true;
+		p->tcp_rejected = true;
 		return;
 	}
 	if (h.accepting || h.from != p->terms.peer || h.session != p->terms.key.session ||
@@ -175,7 +175,9 @@ static void check_verbs_caller(struct porter *p, struct verbs_caller *v)
 		keep_caller(p, request->lane, &c);
 		return;
 	}
-	log_info("rejected an unauthenticated RDMA connection for lane %u", request->lane);
+	log_at(p->rdma_rejected ? LOG_DEBUG : LOG_INFO,
+	       "rejected an unauthenticated RDMA connection for lane %u", request->lane);
+	p->rdma_rejected = true;
 	verbs_refuse(v);
 }
 
