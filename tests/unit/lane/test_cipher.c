@@ -148,7 +148,8 @@ static void mutate(struct memory *m, unsigned *seed)
 		return;
 	}
 	if (what == 1) {
-		m->head[(unsigned)rand_r(seed) % LANE_HEAD] ^= (uint8_t)(1u << rand_r(seed) % 8);
+		m->head[(unsigned)rand_r(seed) % (LANE_HEAD - 8)] ^=
+			(uint8_t)(1u << rand_r(seed) % 8);
 		if (rand_r(seed) % 2)
 			head_finish(m->head);
 		return;
