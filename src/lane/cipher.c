@@ -165,8 +165,8 @@ static int make_ready(struct cipher *c, struct ready_key *k, uint32_t epoch, uin
 int cipher_open(enum cipher_kind kind, const struct lane_key *key, unsigned lane, uint64_t rekey,
 		struct cipher **out)
 {
-	struct cipher *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE,
-				MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct cipher *c =
+		mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (c == MAP_FAILED)
 		return fail_as(OUT_MEMORY, "allocate the keys of lane %u: %m", lane);
@@ -236,7 +236,7 @@ static int count_block(struct cipher *c, uint64_t number, uint32_t len)
 
 /* ---- blocks ------------------------------------------------------------------------------ */
 
-static bool transform(struct ready_key *k, const struct cipher_block *b)
+static bool transform_block(struct ready_key *k, const struct cipher_block *b)
 {
 	uint8_t nonce[NONCE] = {0};
 	struct writer w = writer_of(nonce + NONCE - 8, 8);
@@ -257,21 +257,21 @@ int cipher_seal(struct cipher *c, const struct cipher_block *b, uint8_t tag[stat
 	if (count_block(c, b->number, b->len) ||
 	    make_ready(c, &c->now, c->epoch, c->key_number, true))
 		return -1;
-	if (!transform(&c->now, b) || EVP_CipherFinal_ex(c->now.ctx, rest, &n) != 1 ||
+	if (!transform_block(&c->now, b) || EVP_CipherFinal_ex(c->now.ctx, rest, &n) != 1 ||
 	    EVP_CIPHER_CTX_ctrl(c->now.ctx, EVP_CTRL_AEAD_GET_TAG, CIPHER_TAG, tag) != 1)
 		return fail_openssl(c, "encrypt");
 	*key_number = c->key_number;
 	return 0;
 }
 
-static int decrypt(struct cipher *c, struct ready_key *k, const struct cipher_block *b,
-		   const uint8_t tag[static CIPHER_TAG])
+static int decrypt_block(struct cipher *c, struct ready_key *k, const struct cipher_block *b,
+			 const uint8_t tag[static CIPHER_TAG])
 {
 	uint8_t rest[CIPHER_TAG], expected[CIPHER_TAG];
 	int n;
 
 	memcpy(expected, tag, CIPHER_TAG);
-	if (!transform(k, b) ||
+	if (!transform_block(k, b) ||
 	    EVP_CIPHER_CTX_ctrl(k->ctx, EVP_CTRL_AEAD_SET_TAG, CIPHER_TAG, expected) != 1)
 		return fail_openssl(c, "decrypt");
 	if (EVP_CipherFinal_ex(k->ctx, rest, &n) == 1)
@@ -286,11 +286,12 @@ int cipher_unseal(struct cipher *c, const struct cipher_block *b,
 	if (count_block(c, b->number, b->len) ||
 	    make_ready(c, &c->now, c->epoch, c->key_number, false))
 		return -1;
-	return decrypt(c, &c->now, b, tag);
+	return decrypt_block(c, &c->now, b, tag);
 }
 
 int cipher_recover(struct cipher *c, uint32_t epoch, uint32_t key_number,
 		   const struct cipher_block *b, const uint8_t tag[static CIPHER_TAG])
 {
-	return make_ready(c, &c->old, epoch, key_number, false) ? -1 : decrypt(c, &c->old, b, tag);
+	return make_ready(c, &c->old, epoch, key_number, false) ? -1
+								: decrypt_block(c, &c->old, b, tag);
 }

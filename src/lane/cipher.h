@@ -37,8 +37,8 @@ void cipher_close(struct cipher *c);
 /* Begins a wire. Fails if the epoch is not higher than that of each wire before. */
 int cipher_begin(struct cipher *c, uint32_t epoch);
 
-/* A block and what authenticates it. head: the bytes before the tag, LANE_HEAD_SEALED of them, which
- * are authenticated too. from and to may be equal. */
+/* A block and what authenticates it. head: the bytes before the tag, LANE_HEAD_SEALED of them,
+ * which are authenticated too. from and to may be equal. */
 struct cipher_block {
 	uint64_t number;
 	uint32_t len;

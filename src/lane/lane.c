@@ -224,8 +224,9 @@ static int begin_cipher(struct lane *l, const struct wire *w)
 	if (!w->sealed && !lane_demands_seal(l))
 		return 0;
 	if (!w->sealed || !l->cipher)
-		return fail_as(OUT_PROTOCOL, "lane %u: one end demands encrypted blocks, and the "
-					     "other cannot or need not encrypt them",
+		return fail_as(OUT_PROTOCOL,
+			       "lane %u: one end demands encrypted blocks, and the "
+			       "other cannot or need not encrypt them",
 			       l->setup.index);
 	if (cipher_begin(l->cipher, l->epoch))
 		return -1;

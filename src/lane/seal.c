@@ -54,8 +54,7 @@ static int recover_clear_text(const struct block *b, struct cipher *c, uint8_t *
 		       (unsigned long long)b->number);
 }
 
-int seal_encrypt(struct block *b, struct cipher *c, unsigned lane, uint32_t epoch,
-		 uint8_t *scratch)
+int seal_encrypt(struct block *b, struct cipher *c, unsigned lane, uint32_t epoch, uint8_t *scratch)
 {
 	struct head h = head_of(b, lane, epoch);
 	const uint8_t *clear = b->encrypted ? scratch : b->data;

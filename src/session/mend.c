@@ -69,18 +69,6 @@ uint64_t mend_detour_deadline(const struct session *s, uint64_t deadline_ms)
 
 /* ---- connecting -------------------------------------------------------------------------- */
 
-/* For the next attempt over this transport: whether this end demands that the wire is encrypted.
- * ssh encrypts what goes through it. */
-static void demand_seal(struct lane_end *e, enum transport t)
-{
-	struct session *s = e->s;
-	bool seal = s->terms.encrypt == ENCRYPT_ON || atomic_load(&s->sealed);
-
-	if (s->terms.encrypt == ENCRYPT_AUTO && t == TRANSPORT_TCP && !s->terms.same_host)
-		seal |= route_stage(s) != STAGE_DETOUR;
-	lane_demand_seal(e->lane, seal);
-}
-
 static enum attempt_result attach_wire(struct lane_end *e, uint32_t epoch, struct wire *w,
 				       enum transport t)
 {
@@ -174,7 +162,7 @@ enum attempt_result mend_over_rail(struct lane_end *e, const struct rail *r, uin
 
 		if (epoch == UINT32_MAX)
 			return fail_out_of_epochs(e);
-		demand_seal(e, TRANSPORT_RDMA);
+		terms_demand_seal(e, TRANSPORT_RDMA);
 		rc = verbs_dial(e->lane, epoch, &e->s->dial_key, from, &r->to, &e->prepared, began,
 				deadline_ms, &w);
 		deadline_ms = mend_move_deadline(e, deadline_ms, stopped);
@@ -201,7 +189,7 @@ enum attempt_result mend_over_tcp(struct lane_end *e, const union address *to, u
 
 	if (epoch == UINT32_MAX)
 		return fail_out_of_epochs(e);
-	demand_seal(e, TRANSPORT_TCP);
+	terms_demand_seal(e, TRANSPORT_TCP);
 	if (tcp_dial(e->lane, epoch, &e->s->dial_key, to, n, deadline_ms, &w) < 0)
 		return attempt_over_tcp_failed(e, epoch);
 	e->shortages = 0;
@@ -235,7 +223,7 @@ static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 	}
 	e->next_epoch = c->epoch + 1;
 	lane_skip_to(e->lane, c->epoch);
-	demand_seal(e, t);
+	terms_demand_seal(e, t);
 	if (t == TRANSPORT_RDMA)
 		rc = verbs_take(e->lane, c->epoch, &s->key, c->verbs, &e->prepared,
 				clock_ms() + TAKE_MS, &w);

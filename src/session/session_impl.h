@@ -55,12 +55,17 @@ struct terms {
 	bool rdma; /* RDMA may be tried */
 	enum rdma_op rdma_op; /* never AUTO */
 	unsigned rails; /* most RDMA places to spread lanes over, at least 1 */
-	enum encrypt encrypt; /* AUTO: each wire decides; see lane_end_demand_seal() */
+	enum encrypt encrypt; /* AUTO: each wire decides; see terms_demand_seal() */
 	enum cipher_kind cipher; /* NONE: no wire is encrypted */
 	char no_rdma[TEXT_MAX]; /* why not RDMA; "" if neither user needs to know */
 };
 /* Computed from the two HELLOs alone, so that both ends get the same result or the same failure. */
 int terms_agree(const struct msg_hello *mine, const struct msg_hello *peer, struct terms *out);
+
+struct lane_end;
+/* For the next attempt over this transport: whether this end demands that the wire is encrypted.
+ * ssh encrypts what goes through it. In the lane's thread. */
+void terms_demand_seal(struct lane_end *e, enum transport t);
 
 /* Warns if this end's limit of locked memory has made the lanes fewer or smaller. */
 void terms_warn_of_memlock(struct session *s);

@@ -189,3 +189,13 @@ void terms_warn_of_memlock(struct session *s)
 		 got.lanes, got.lanes == 1 ? "" : "s", got.depth, got.block_size >> 10,
 		 wished->lanes, wished->depth, wished->block_size >> 10, why);
 }
+
+void terms_demand_seal(struct lane_end *e, enum transport t)
+{
+	struct session *s = e->s;
+	bool seal = s->terms.encrypt == ENCRYPT_ON || atomic_load(&s->sealed);
+
+	if (s->terms.encrypt == ENCRYPT_AUTO && t == TRANSPORT_TCP && !s->terms.same_host)
+		seal |= route_stage(s) != STAGE_DETOUR;
+	lane_demand_seal(e->lane, seal);
+}

@@ -74,8 +74,10 @@ static void test_known_answers(void **state)
 		enum cipher_kind kind;
 		const char *tag, *data;
 	} known[] = {
-		{CIPHER_AES_256_GCM, "10383ae25ce4020a6fb5067e3d123d9f", "e0942b1b7a89e01af332cf4a90a651a8"},
-		{CIPHER_CHACHA20_POLY1305, "38dc519b6dd17d171ae428c311b75c60", "5fd8520a8cfb8e4e1663ff2c4ddc4a3a"},
+		{CIPHER_AES_256_GCM, "10383ae25ce4020a6fb5067e3d123d9f",
+		 "e0942b1b7a89e01af332cf4a90a651a8"},
+		{CIPHER_CHACHA20_POLY1305, "38dc519b6dd17d171ae428c311b75c60",
+		 "5fd8520a8cfb8e4e1663ff2c4ddc4a3a"},
 	};
 	struct memory m;
 
@@ -137,7 +139,8 @@ static void test_blocks_return(void **state)
 	}
 }
 
-/* One change of a block on the way: a bit anywhere, a length, or another head that is well formed. */
+/* One change of a block on the way: a bit anywhere, a length, or another head that is well formed.
+ */
 static void mutate(struct memory *m, unsigned *seed)
 {
 	unsigned what = (unsigned)rand_r(seed) % 4;
@@ -331,7 +334,8 @@ static void test_keys_change(void **state)
 	struct memory m;
 
 	(void)state;
-	assert_int_equal(cipher_open(CIPHER_AES_256_GCM, &key, 2, 2 * (LEN + LANE_HEAD), &source), 0);
+	assert_int_equal(cipher_open(CIPHER_AES_256_GCM, &key, 2, 2 * (LEN + LANE_HEAD), &source),
+			 0);
 	assert_int_equal(cipher_open(CIPHER_AES_256_GCM, &key, 2, 2 * (LEN + LANE_HEAD), &sink), 0);
 	for (uint32_t epoch = 0; epoch < 2; epoch++) {
 		assert_int_equal(cipher_begin(source, epoch), 0);

@@ -439,8 +439,8 @@ static bool is_in_place(const struct job *j, const struct block *b)
 	const struct pool *p = lane_pool(j->pair->sink.lane);
 	bool in_pool = b->data >= p->base && b->data < p->base + p->bytes;
 
-	return in_pool != (j->pair->plan.exposed &&
-			   (b->kind == BLOCK_RECORDS || j->pair->backend->cipher));
+	return in_pool !=
+	       (j->pair->plan.exposed && (b->kind == BLOCK_RECORDS || j->pair->backend->cipher));
 }
 
 static void check(struct job *j, const struct block *b, unsigned i)
