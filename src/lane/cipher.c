@@ -8,7 +8,6 @@
 #include <openssl/params.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include "base/cursor.h"
 #include "base/fail.h"
 
@@ -26,9 +25,8 @@ struct ready_key {
 	uint32_t epoch, number;
 };
 
-/* Memory of its own, out of core files and, where permitted, out of swap. */
 struct cipher {
-	struct lane_key key;
+	const struct lane_key *key;
 	enum cipher_kind kind;
 	unsigned lane;
 	EVP_CIPHER *algorithm;
@@ -133,10 +131,10 @@ static bool derive_key(const struct cipher *c, uint32_t epoch, uint32_t number,
 	put_u32(&w, epoch);
 	put_u32(&w, number);
 	params[0] = OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, (char *)"SHA256", 0);
-	params[1] = OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, (void *)c->key.secret,
-						      sizeof c->key.secret);
-	params[2] = OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, (void *)c->key.nonces,
-						      sizeof c->key.nonces);
+	params[1] = OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, (void *)c->key->secret,
+						      sizeof c->key->secret);
+	params[2] = OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, (void *)c->key->nonces,
+						      sizeof c->key->nonces);
 	params[3] = OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, info, w.used);
 	params[4] = OSSL_PARAM_construct_end();
 	done = kdf && !w.full && EVP_KDF_derive(kdf, to, CIPHER_KEY, params) > 0;
@@ -165,16 +163,12 @@ static int make_ready(struct cipher *c, struct ready_key *k, uint32_t epoch, uin
 int cipher_open(enum cipher_kind kind, const struct lane_key *key, unsigned lane, uint64_t rekey,
 		struct cipher **out)
 {
-	struct cipher *c =
-		mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct cipher *c = calloc(1, sizeof *c);
 
-	if (c == MAP_FAILED)
-		return fail_as(OUT_MEMORY, "allocate the keys of lane %u: %m", lane);
-	/* Both are best effort: a kernel or a limit may not permit them. */
-	madvise(c, sizeof *c, MADV_DONTDUMP);
-	mlock(c, sizeof *c);
+	if (!c)
+		return fail_as(OUT_MEMORY, "prepare to encrypt lane %u: %m", lane);
 	c->kind = kind;
-	c->key = *key;
+	c->key = key;
 	c->lane = lane;
 	c->rekey = rekey;
 	c->algorithm = EVP_CIPHER_fetch(NULL, algorithm_name(kind), NULL);
@@ -194,13 +188,12 @@ void cipher_close(struct cipher *c)
 {
 	if (!c)
 		return;
-	/* These wipe their keys. */
+	/* OpenSSL wipes their keys. */
 	EVP_CIPHER_CTX_free(c->now.ctx);
 	EVP_CIPHER_CTX_free(c->old.ctx);
 	EVP_CIPHER_free(c->algorithm);
 	EVP_KDF_free(c->kdf);
-	OPENSSL_cleanse(c, sizeof *c);
-	munmap(c, sizeof *c);
+	free(c);
 }
 
 int cipher_begin(struct cipher *c, uint32_t epoch)

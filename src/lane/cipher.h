@@ -29,7 +29,7 @@ const char *cipher_name(enum cipher_kind kind);
 
 struct cipher;
 
-/* key is copied. rekey: bytes that one key encrypts at most. */
+/* key must outlive it. rekey: bytes that one key encrypts at most. */
 int cipher_open(enum cipher_kind kind, const struct lane_key *key, unsigned lane, uint64_t rekey,
 		struct cipher **out);
 /* Wipes the keys. Accepts NULL. */

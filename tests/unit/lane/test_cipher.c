@@ -261,13 +261,13 @@ static void test_another_session_has_other_keys(void **state)
 		struct cipher *other;
 		struct memory m;
 
-		*(i == 0 ? &key.secret[31] : &key.nonces[i - 1][31]) ^= 1;
-		other = cipher_of(CIPHER_CHACHA20_POLY1305, 2);
-		key = before;
-		assert_int_equal(cipher_begin(other, 4), 0);
 		fill(&m, 0, LEN);
 		assert_int_equal(seal_encrypt(&m.b, e.source, 2, 4, NULL), 0);
+		*(i == 0 ? &key.secret[31] : &key.nonces[i - 1][31]) ^= 1;
+		other = cipher_of(CIPHER_CHACHA20_POLY1305, 2);
+		assert_int_equal(cipher_begin(other, 4), 0);
 		assert_int_equal(unseal(&m, other, 2, 4, 0), UNSEAL_DAMAGED);
+		key = before;
 		cipher_close(other);
 		ends_close(&e);
 	}
