@@ -84,15 +84,15 @@ static int wait_for(int fd)
 static int take_tcp(struct end *e, struct lane *l, uint32_t epoch, struct wire **out)
 {
 	uint8_t hello[LANE_HELLO_SIZE];
-	uint32_t depth;
+	struct hello_terms terms;
 	int fd;
 
 	if (wait_for(e->listener))
 		return -1;
 	fd = accept4(e->listener, NULL, NULL, SOCK_CLOEXEC);
 	if (fd >= 0 && recv(fd, hello, sizeof hello, MSG_WAITALL) == sizeof hello &&
-	    hello_check(l, epoch, false, &key, hello, &depth) == 0)
-		return tcp_take(l, epoch, &key, fd, depth, out);
+	    hello_check(l, epoch, false, &key, hello, &terms) == 0)
+		return tcp_take(l, epoch, &key, fd, &terms, out);
 	close_fd(fd);
 	return fail_as(OUT_CONNECT, "the caller says nothing right");
 }

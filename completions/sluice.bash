@@ -9,7 +9,7 @@ _sluice_values() { # PREVIOUS CURRENT MORE-TRANSPORTS EQUALS
 			cs0 cs1 cs2 cs3 cs4 cs5 cs6 cs7 ef le" -- "$2")
 		;;
 	--rdma-op) mapfile -t COMPREPLY < <(compgen -W "auto send write-imm write-send" -- "$2") ;;
-	--direct) mapfile -t COMPREPLY < <(compgen -W "auto on off" -- "$2") ;;
+	--direct | --encrypt) mapfile -t COMPREPLY < <(compgen -W "auto on off" -- "$2") ;;
 	--print-digest)
 		[ -n "$4" ] || return 1
 		mapfile -t COMPREPLY < <(compgen -W "xxh128 sha256 md5 adler32" -- "$2")
@@ -36,7 +36,7 @@ _sluice_values() { # PREVIOUS CURRENT MORE-TRANSPORTS EQUALS
 }
 
 _sluice_common="--transport= --lanes= --depth= --block-size= --rdma-op= --rails= --direct= --memory=
-	--address= --port-range= --tos=
+	--address= --port-range= --tos= --encrypt=
 	--timeout= --connect-timeout= --bwlimit= --ipv4 --ipv6 --verbose --quiet --progress --json
 	--human-readable --help --version"
 _sluice_starts="--rsh= --rdcp-path= --transport= --address= --port-range= --timeout= --connect-timeout=
@@ -61,7 +61,7 @@ _sluice() {
 	rdbench)
 		files='' hosts=' '
 		options="$_sluice_starts --source= --target= --seconds= --plot= --lanes= --depth=
-			--block-size= --rdma-op= --rails= --direct= --memory= --bwlimit= --tos= --progress"
+			--block-size= --rdma-op= --rails= --direct= --memory= --bwlimit= --tos= --encrypt= --progress"
 		;;
 	rdcheck)
 		files='' hosts=' '

@@ -140,6 +140,8 @@ static void add_report(struct report *to, const struct report *r)
 	to->lanes = r->lanes;
 	memcpy(to->how, r->how, sizeof to->how);
 	memcpy(to->why, r->why, sizeof to->why);
+	to->encrypted = r->encrypted;
+	to->cipher = r->cipher;
 }
 
 /* Whether one of several source hosts failed, or some of its files did. */

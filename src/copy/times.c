@@ -88,6 +88,7 @@ void times_add(struct msg_times *m, const struct lane *l, const struct lane_use 
 		add_source_times(m, &s, use);
 	else
 		add_sink_times(m, &s, use);
+	m->ns_cipher += s.ns_cipher;
 	m->ns_paced += use->ns_paced;
 	m->ns_cpu += use->cpu.ns_run;
 	raise_maximum(&m->ns_hottest, use->cpu.ns_run + use->cpu.ns_queued);

@@ -14,7 +14,8 @@ enum fault_kind {
 	FAULT_STALL,
 	FAULT_NOREJOIN,
 	FAULT_BOUND,
-	FAULT_TAKE
+	FAULT_TAKE,
+	FAULT_REKEY
 };
 
 struct fault {
@@ -81,6 +82,8 @@ static void read_fault(char *text, const char *spec)
 		f->kind = FAULT_BOUND;
 	else if (strcmp(kind, "take") == 0)
 		f->kind = FAULT_TAKE;
+	else if (strcmp(kind, "rekey") == 0)
+		f->kind = FAULT_REKEY;
 	else
 		abort_bad_spec(spec);
 	for (char *field; (field = strtok_r(NULL, ",", &rest));)
@@ -122,20 +125,35 @@ static void advance_fault(struct fault *f)
 		f->times++;
 }
 
-static void damage_block(struct fault *f, unsigned lane, struct block *b)
+static void restore_block(struct fault *f, unsigned lane, struct block *b)
 {
-	if (b->len == 0)
-		return;
 	if (f->flipped == b && f->number == b->number && f->lane == lane) {
 		b->data[b->len / 2] ^= 1;
 		f->flipped = NULL;
 	}
+}
+
+static void damage_block(struct fault *f, unsigned lane, struct block *b)
+{
+	if (b->len == 0)
+		return;
+	restore_block(f, lane, b);
 	if (is_fault_due(f, FAULT_DAMAGE, lane, b)) {
 		b->data[b->len / 2] ^= 1;
 		f->flipped = b;
 		f->number = b->number;
 		advance_fault(f);
 	}
+}
+
+void fault_restore(unsigned lane, struct block *b)
+{
+	if (count == 0)
+		return;
+	pthread_mutex_lock(&lock);
+	for (unsigned i = 0; i < count; i++)
+		restore_block(&faults[i], lane, b);
+	pthread_mutex_unlock(&lock);
 }
 
 void fault_before_send(unsigned lane, struct block *b)
@@ -213,6 +231,16 @@ bool fault_accept(unsigned lane)
 	}
 	pthread_mutex_unlock(&lock);
 	return due;
+}
+
+uint64_t fault_rekey(uint64_t bytes)
+{
+	pthread_once(&once, read_faults);
+	for (unsigned i = 0; i < count; i++) {
+		if (faults[i].kind == FAULT_REKEY)
+			bytes = faults[i].by;
+	}
+	return bytes;
 }
 
 size_t fault_bound(size_t bytes)

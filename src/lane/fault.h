@@ -16,6 +16,7 @@
  *	                                after it has sent its hello, the first T times
  *	bound:by=N                      divide by N the bound on what a peer can make this
  *	                                end keep
+ *	rekey:by=N                      a key encrypts at most N bytes
  *
  * With every=E, the first three also apply to blocks N + E, N + 2E and so on. ';' separates several
  * faults. Block numbers count the source's calls of lane_send(), from 0. times defaults to 1; 0
@@ -28,6 +29,8 @@
 /* Called each time before b goes to the wire. May change b's data. The change stays until b is sent
  * again, because an adapter may read the data at any time until then. */
 void fault_before_send(unsigned lane, struct block *b);
+/* Takes back the change to b that its last sending made. */
+void fault_restore(unsigned lane, struct block *b);
 /* True: the caller must break the wire now. */
 bool fault_after_send(unsigned lane, const struct block *b);
 /* True: an RDMA connection for this lane must fail. */
@@ -36,5 +39,7 @@ bool fault_connect(unsigned lane);
 bool fault_accept(unsigned lane);
 /* Returns the bytes that a peer can make this end keep, or fewer if a fault says so. */
 size_t fault_bound(size_t bytes);
+/* Returns the bytes that one key may encrypt, or fewer if a fault says so. */
+uint64_t fault_rekey(uint64_t bytes);
 
 #endif

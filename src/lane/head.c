@@ -56,7 +56,7 @@ enum {
 	AT_POS = 24,
 	AT_FILE = 32,
 	AT_PLAIN_LEN = 36,
-	AT_HASH = 40,
+	AT_HASH = LANE_HEAD_SEALED,
 };
 
 static void write_u16(uint8_t *at, uint16_t v)
@@ -101,6 +101,11 @@ static uint64_t read_u64(const uint8_t *at)
 	return le64toh(v);
 }
 
+void head_finish(uint8_t head[static LANE_HEAD])
+{
+	write_u64(head + HEAD_CHECKED, XXH3_64bits(head, HEAD_CHECKED));
+}
+
 void head_encode(const struct head *h, uint8_t to[static LANE_HEAD])
 {
 	memcpy(to, magic_block, sizeof magic_block);
@@ -115,7 +120,7 @@ void head_encode(const struct head *h, uint8_t to[static LANE_HEAD])
 	write_u32(to + AT_PLAIN_LEN, h->plain_len);
 	write_u64(to + AT_HASH, h->hash[0]);
 	write_u64(to + AT_HASH + 8, h->hash[1]);
-	write_u64(to + HEAD_CHECKED, XXH3_64bits(to, HEAD_CHECKED));
+	head_finish(to);
 }
 
 int head_decode(const uint8_t from[static LANE_HEAD], uint32_t room, struct head *h)
@@ -222,7 +227,7 @@ void lane_hello_encode(const struct lane_hello *h, uint8_t to[static LANE_HELLO_
 	put_magic(&w, magic_hello);
 	put_u8(&w, h->from);
 	put_u8(&w, h->accepting);
-	put_u8(&w, 0);
+	put_u8(&w, h->seals);
 	put_u64(&w, h->session);
 	put_u16(&w, h->lane);
 	put_u16(&w, h->depth);
@@ -253,13 +258,12 @@ static int check_shape(const char *what, unsigned lane, uint32_t depth, uint32_t
 int lane_hello_decode(const uint8_t from[static LANE_HELLO_SIZE], struct lane_hello *h)
 {
 	struct reader r = reader_of(from, LANE_HELLO_SIZE);
-	uint8_t pad;
 
 	if (take_magic(&r, magic_hello, "lane hello"))
 		return -1;
 	h->from = take_u8(&r);
 	h->accepting = take_u8(&r);
-	pad = take_u8(&r);
+	h->seals = take_u8(&r);
 	h->session = take_u64(&r);
 	h->lane = take_u16(&r);
 	h->depth = take_u16(&r);
@@ -268,7 +272,7 @@ int lane_hello_decode(const uint8_t from[static LANE_HELLO_SIZE], struct lane_he
 	h->ring.at = take_u64(&r);
 	h->ring.key = take_u32(&r);
 	take_bytes(&r, h->mac, sizeof h->mac);
-	if (!reader_done(&r) || pad != 0 || (h->ring.at == 0 && h->ring.key != 0))
+	if (!reader_done(&r) || h->seals > 1 || (h->ring.at == 0 && h->ring.key != 0))
 		return fail_as(OUT_PROTOCOL, "lane hello: reserved bytes are not 0");
 	if (h->from != LANE_SOURCE && h->from != LANE_SINK)
 		return fail_as(OUT_PROTOCOL, "lane hello: sender is neither source nor sink");

@@ -10,6 +10,9 @@
 
 #include "lane/lane.h"
 
+/* Bytes of a block's head that come before its hash or tag, and that the tag covers. */
+enum { LANE_HEAD_SEALED = 40 };
+
 /* The head of a block, LANE_HEAD bytes. */
 struct head {
 	uint8_t kind;
@@ -21,9 +24,11 @@ struct head {
 	/* bytes of the data before compression; 0: not compressed. Reserved: only 0 decodes */
 	uint32_t plain_len;
 	uint64_t pos;
-	uint64_t hash[2]; /* of the data, as in struct block */
+	uint64_t hash[2]; /* of the data, as in struct block; or the tag of encrypted data */
 };
 void head_encode(const struct head *h, uint8_t to[static LANE_HEAD]);
+/* Computes the head's own checksum again, after its tag was set. */
+void head_finish(uint8_t head[static LANE_HEAD]);
 /* Also verifies the head's own checksum. room is the lane's block size. */
 int head_decode(const uint8_t from[static LANE_HEAD], uint32_t room, struct head *h);
 
@@ -57,6 +62,7 @@ enum { LANE_HELLO_SIZE = 72, LANE_MAC = 32, LANE_TOKEN = 16, LANE_SECRET = 32 };
 struct lane_hello {
 	uint8_t from; /* enum lane_side of the sender */
 	uint8_t accepting; /* 0: from the connecting end, 1: from the accepting end */
+	uint8_t seals; /* 1: its sender demands that the blocks of this wire are encrypted */
 	/* The accepting end's (struct lane_key). At a fixed offset, so that a listener of several
 	 * sessions can tell the callers apart without decoding the hello. */
 	uint64_t session;

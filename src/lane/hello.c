@@ -10,6 +10,7 @@ void hello_write_ring(const struct lane *l, uint32_t epoch, bool accepting,
 	struct lane_hello h = {
 		.from = (uint8_t)lane_side_of(l),
 		.accepting = accepting,
+		.seals = lane_demands_seal(l),
 		.session = key->session,
 		.lane = (uint16_t)lane_index(l),
 		.epoch = epoch,
@@ -30,7 +31,7 @@ void hello_write(const struct lane *l, uint32_t epoch, bool accepting, const str
 
 int hello_check_ring(const struct lane *l, uint32_t epoch, bool accepting,
 		     const struct lane_key *key, const uint8_t from[static LANE_HELLO_SIZE],
-		     struct lane_ring *ring, uint32_t *depth)
+		     struct lane_ring *ring, struct hello_terms *terms)
 {
 	struct lane_hello h;
 
@@ -54,16 +55,16 @@ int hello_check_ring(const struct lane *l, uint32_t epoch, bool accepting,
 			       "lane hello: %u blocks of %u bytes, expected at most %u of %u",
 			       h.depth, h.block_size, lane_depth(l), lane_block_size(l));
 	*ring = h.ring;
-	*depth = h.depth;
+	*terms = (struct hello_terms){h.depth, h.seals};
 	return 0;
 }
 
 int hello_check(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
-		const uint8_t from[static LANE_HELLO_SIZE], uint32_t *depth)
+		const uint8_t from[static LANE_HELLO_SIZE], struct hello_terms *terms)
 {
 	struct lane_ring ring;
 
-	if (hello_check_ring(l, epoch, accepting, key, from, &ring, depth))
+	if (hello_check_ring(l, epoch, accepting, key, from, &ring, terms))
 		return -1;
 	if (ring.at != 0)
 		return fail_as(OUT_PROTOCOL, "lane hello: unexpected ring");

@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "lane/fault.h"
 #include "lane/lane_impl.h"
 
 static int check_setup(const struct lane_setup *s)
@@ -46,12 +48,19 @@ int lane_open(const struct lane_setup *setup, struct lane **out)
 		fail_as(OUT_MEMORY, "create an eventfd for lane %u: %m", setup->index);
 		goto fail;
 	}
+	if (setup->cipher &&
+	    cipher_open((enum cipher_kind)setup->cipher, setup->key, setup->index,
+			fault_rekey(setup->rekey_bytes ? setup->rekey_bytes : CIPHER_REKEY),
+			&l->cipher))
+		goto fail;
+	l->setup.key = NULL;
 	if (pool_init(&l->pool, setup->depth, setup->block_size))
 		goto fail;
 	pthread_mutex_init(&l->lock, NULL);
 	*out = l;
 	return 0;
 fail:
+	cipher_close(l->cipher);
 	close_fd(l->abort_fd);
 	free(l);
 	return -1;
@@ -77,6 +86,7 @@ void lane_close(struct lane *l)
 	pthread_mutex_destroy(&l->lock);
 	close_fd(l->abort_fd);
 	pool_free(&l->pool);
+	cipher_close(l->cipher);
 	free(l->private_copy.data);
 	free(l);
 }
@@ -180,9 +190,57 @@ static uint32_t min_nonzero(uint32_t bound, uint32_t value)
 	return bound && bound < value ? bound : value;
 }
 
+void lane_demand_seal(struct lane *l, bool seal)
+{
+	l->demands_seal = seal;
+}
+
+bool lane_demands_seal(const struct lane *l)
+{
+	return l->demands_seal || l->sealed;
+}
+
+bool lane_is_sealed(const struct lane *l)
+{
+	return l->sealed;
+}
+
+int lane_make_private_copy(struct lane *l)
+{
+	if (l->private_copy.data)
+		return 0;
+	l->private_copy.data = aligned_alloc(LANE_PAGE, l->setup.block_size);
+	if (l->private_copy.data) {
+		madvise(l->private_copy.data, l->setup.block_size, MADV_DONTDUMP);
+		return 0;
+	}
+	fail_as(OUT_MEMORY, "allocate a block for lane %u: %m", l->setup.index);
+	return lane_die(l);
+}
+
+/* Never back to clear text: see lane_demands_seal(). */
+static int begin_cipher(struct lane *l, const struct wire *w)
+{
+	if (!w->sealed && !lane_demands_seal(l))
+		return 0;
+	if (!w->sealed || !l->cipher)
+		return fail_as(OUT_PROTOCOL,
+			       "lane %u: one end demands encrypted blocks, and the "
+			       "other cannot or need not encrypt them",
+			       l->setup.index);
+	if (cipher_begin(l->cipher, l->epoch))
+		return -1;
+	l->sealed = true;
+	return 0;
+}
+
 int lane_attach(struct lane *l, struct wire *w, uint64_t stored)
 {
 	drop_wire(l);
+	if (begin_cipher(l, w)) {
+		w->ops->close(w);
+		return -1;
+	}
 	if (l->setup.side == LANE_SOURCE && lane_apply_credit(l, stored, l->sent)) {
 		w->ops->close(w);
 		return -1;
@@ -464,6 +522,8 @@ void lane_stats(const struct lane *l, struct lane_stats *out)
 	*out = (struct lane_stats){
 		.blocks = atomic_load_explicit(&c->blocks, memory_order_relaxed),
 		.bytes = atomic_load_explicit(&c->bytes, memory_order_relaxed),
+		.encrypted = atomic_load_explicit(&c->encrypted, memory_order_relaxed),
+		.ns_cipher = atomic_load_explicit(&c->ns_cipher, memory_order_relaxed),
 		.resent = atomic_load_explicit(&c->resent, memory_order_relaxed),
 		.ns_fill = atomic_load_explicit(&c->ns_fill, memory_order_relaxed),
 		.ns_send = atomic_load_explicit(&c->ns_send, memory_order_relaxed),

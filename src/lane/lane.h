@@ -74,9 +74,12 @@ struct block {
 	/* Of data at pos, computed as in lane/cell_hash.h. The source sets it with block_seal(); at
 	 * the sink it is set and verified, except on lanes that are unchecked. */
 	uint64_t hash[2];
-	bool sealed;
+	bool sealed; /* hash is set */
 
 	/* private to the lane */
+	/* Source: data is encrypted, with this key. Its head is the one that was sent. */
+	bool encrypted;
+	uint32_t epoch, key_number;
 	uint64_t number;
 	uint32_t slot;
 	bool lent; /* the source's lane has lent it */
@@ -85,6 +88,7 @@ struct block {
 };
 
 struct lane;
+struct lane_key;
 struct wire;
 
 /*
@@ -111,6 +115,11 @@ struct lane_setup {
 	uint32_t rtt_us; /* round-trip time to the peer's host; 0: unknown */
 	/* Neither compute nor check hashes. For benchmarks only; both ends must agree. */
 	bool unchecked;
+	/* For encrypted blocks: enum cipher_kind, and the keys are made of key, which must outlive
+	 * lane_open() only. 0: this lane cannot have encrypted wires. */
+	unsigned cipher;
+	const struct lane_key *key;
+	uint64_t rekey_bytes; /* that one key encrypts; 0: CIPHER_REKEY */
 	lane_mend_fn mend;
 	/* Source: ask the sink with LANE_CHECK whether it is busy (patience.h). Must not wait.
 	 * NULL: the sink can't be asked. */
@@ -123,6 +132,8 @@ struct lane_stats {
 	uint64_t blocks; /* sent (source) or stored (sink), each counted once */
 	uint64_t bytes; /* of data */
 	uint64_t resent; /* blocks sent again */
+	uint64_t encrypted; /* of blocks: those that are or were encrypted on the wire */
+	uint64_t ns_cipher; /* encrypting or decrypting, which is a part of ns_send or ns_block */
 	/* Time for the first wire counts in none of these; time for a later wire does. */
 	uint64_t ns_fill; /* source: between get and send */
 	uint64_t ns_send; /* source: in send */
@@ -243,6 +254,13 @@ uint64_t lane_stopped_ms(const struct lane *l);
  * flight on each, 1 to lane_depth(), which it is at first. The smaller of what both ends state
  * applies to a wire. */
 void lane_limit_depth(struct lane *l, uint32_t depth);
+
+/* Sets whether this end demands that the wires that are made from now on are encrypted. They are if
+ * either end demands it. Once a wire was encrypted, this end demands it of every later one. */
+void lane_demand_seal(struct lane *l, bool seal);
+bool lane_demands_seal(const struct lane *l);
+/* Whether the wire is encrypted that is attached now. */
+bool lane_is_sealed(const struct lane *l);
 
 /* A descriptor that polls readable once the lane is aborted. For waits in mend functions. */
 int lane_abort_fd(const struct lane *l);

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "base/fail.h"
+#include "lane/cipher.h"
 #include "lane/lane.h"
 #include "lane/pool.h"
 #include "lane/wire.h"
@@ -24,6 +25,7 @@ enum {
 /* Only the lane's thread writes these; any thread reads them. */
 struct lane_counts {
 	_Atomic uint64_t blocks, bytes, resent, ns_fill, ns_send, ns_free, ns_block, ns_store;
+	_Atomic uint64_t encrypted, ns_cipher;
 	_Atomic uint64_t window;
 	_Atomic uint32_t epochs, rtt_us;
 };
@@ -46,6 +48,9 @@ struct lane {
 	int abort_fd;
 
 	_Atomic uint32_t stated_depth;
+	struct cipher *cipher; /* NULL: wires cannot be encrypted */
+	bool demands_seal;
+	bool sealed; /* the wire, or the last one, is encrypted; from then on all are */
 	bool mend_called; /* at least once */
 	char why[FAIL_TEXT_MAX]; /* why the last wire broke */
 	bool knows_cause; /* that is what broke it: see struct wire */
@@ -84,7 +89,10 @@ struct lane {
 	uint64_t granted;
 	uint64_t damaged; /* 1 + number of the last block that arrived damaged */
 	bool damaged_now; /* that damaged block broke the wire */
-	struct block private_copy; /* of the last records that arrived over an exposed wire */
+
+	/* Sink: the last block that arrived over an exposed wire. Source: the clear text of a block
+	 * while it is encrypted anew. */
+	struct block private_copy;
 
 	struct lane_counts counts;
 };
@@ -107,6 +115,9 @@ int lane_broke(struct lane *l);
 /* Ensures that the lane has a wire, and sends again over a new one every block that needs it.
  * Returns 0 or -1. */
 int lane_join(struct lane *l);
+
+/* Provides l->private_copy. If it cannot, the lane dies. */
+int lane_make_private_copy(struct lane *l);
 
 /* Updates the shortest round-trip time from the wire. */
 void lane_update_rtt(struct lane *l);

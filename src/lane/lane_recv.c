@@ -53,14 +53,28 @@ static int prepare_private_copy(struct lane *l, struct block **private)
 	*private = NULL;
 	if (!l->wire->exposed)
 		return 0;
-	if (!l->private_copy.data)
-		l->private_copy.data = aligned_alloc(LANE_PAGE, l->setup.block_size);
-	if (!l->private_copy.data) {
-		fail_as(OUT_MEMORY, "allocate a block for lane %u: %m", l->setup.index);
-		return lane_die(l);
-	}
+	if (lane_make_private_copy(l))
+		return -1;
 	*private = &l->private_copy;
 	return 0;
+}
+
+static enum unsealed unseal_block(struct lane *l, struct block **b, struct block *private)
+{
+	const struct unseal_terms terms = {
+		.cipher = l->sealed ? l->cipher : NULL,
+		.lane = l->setup.index,
+		.epoch = l->epoch,
+		.number = lane_stored(l),
+		.room = l->setup.block_size,
+		.unchecked = l->setup.unchecked,
+	};
+	uint64_t start = l->sealed ? clock_ns() : 0;
+	enum unsealed result = block_unseal(b, private, &terms);
+
+	if (l->sealed)
+		count_up(&l->counts.ns_cipher, clock_ns() - start);
+	return result;
 }
 
 /* Receives and checks one block. *b is NULL if the wire broke and may be mended. */
@@ -75,9 +89,9 @@ static int try_block(struct lane *l, struct block **b)
 		return failed()->code == OUT_INTEGRITY && !lane_aborted(l) ? handle_damaged_block(l)
 									   : lane_broke(l);
 	}
-	switch (block_unseal(b, private, l->setup.index, l->epoch, lane_stored(l),
-			     l->setup.block_size, l->setup.unchecked)) {
+	switch (unseal_block(l, b, private)) {
 	case UNSEAL_WHOLE:
+		count_up(&l->counts.encrypted, l->sealed);
 		return 0;
 	case UNSEAL_DAMAGED:
 		*b = NULL;

@@ -13,9 +13,9 @@ void block_seal(struct block *b)
 	b->sealed = true;
 }
 
-void seal_head(const struct block *b, unsigned lane, uint32_t epoch)
+static struct head head_of(const struct block *b, unsigned lane, uint32_t epoch)
 {
-	struct head h = {
+	return (struct head){
 		.kind = b->kind,
 		.lane = (uint16_t)lane,
 		.epoch = epoch,
@@ -25,8 +25,54 @@ void seal_head(const struct block *b, unsigned lane, uint32_t epoch)
 		.pos = b->pos,
 		.hash = {b->hash[0], b->hash[1]},
 	};
+}
+
+void seal_head(const struct block *b, unsigned lane, uint32_t epoch)
+{
+	struct head h = head_of(b, lane, epoch);
 
 	head_encode(&h, b->data - LANE_HEAD);
+}
+
+static struct cipher_block cipher_block_of(const struct block *b, const uint8_t *head,
+					   const uint8_t *from, uint8_t *to)
+{
+	return (struct cipher_block){b->number, b->len, head, from, to};
+}
+
+/* Decrypts what an earlier wire carried. */
+static int recover_clear_text(const struct block *b, struct cipher *c, uint8_t *scratch)
+{
+	const uint8_t *head = b->data - LANE_HEAD;
+	struct cipher_block old = cipher_block_of(b, head, b->data, scratch);
+
+	if (cipher_recover(c, b->epoch, b->key_number, &old, head + LANE_HEAD_SEALED) == 0)
+		return 0;
+	if (failed()->code != OUT_INTEGRITY)
+		return -1;
+	return fail_as(OUT_INTEGRITY, "block %llu changed in memory before it was sent again",
+		       (unsigned long long)b->number);
+}
+
+int seal_encrypt(struct block *b, struct cipher *c, unsigned lane, uint32_t epoch, uint8_t *scratch)
+{
+	struct head h = head_of(b, lane, epoch);
+	const uint8_t *clear = b->encrypted ? scratch : b->data;
+	uint8_t head[LANE_HEAD];
+	struct cipher_block block;
+
+	if (b->encrypted && recover_clear_text(b, c, scratch))
+		return -1;
+	h.hash[0] = h.hash[1] = 0;
+	head_encode(&h, head);
+	block = cipher_block_of(b, head, clear, b->data);
+	if (cipher_seal(c, &block, head + LANE_HEAD_SEALED, &b->key_number))
+		return -1;
+	b->encrypted = true;
+	b->epoch = epoch;
+	head_finish(head);
+	memcpy(b->data - LANE_HEAD, head, sizeof head);
+	return 0;
 }
 
 /* Copies memory that the peer may be writing. The fence keeps the compiler from reading it again.
@@ -37,7 +83,7 @@ static void copy_once(void *to, const void *from, size_t len)
 	atomic_signal_fence(memory_order_seq_cst);
 }
 
-/* Copies the records of *b to private, and sets *b to private. */
+/* Copies the data of *b to private, and sets *b to private. */
 static void take_private(struct block **b, struct block *private)
 {
 	private->len = (*b)->len;
@@ -54,41 +100,65 @@ static bool has_hash_of(const struct block *b, const struct head *h)
 	return hash[0] == h->hash[0] && hash[1] == h->hash[1];
 }
 
-enum unsealed block_unseal(struct block **arrived, struct block *private, unsigned lane,
-			   uint32_t epoch, uint64_t number, uint32_t room, bool unchecked)
+/* The hash is for the caller's digest: the tag has shown that the block is whole. */
+static enum unsealed decrypt_block(struct block *b, const struct unseal_terms *t,
+				   const uint8_t head[static LANE_HEAD], struct head *h)
+{
+	struct cipher_block block = {t->number, b->len, head, b->data, b->data};
+
+	if (cipher_unseal(t->cipher, &block, head + LANE_HEAD_SEALED))
+		return failed()->code == OUT_INTEGRITY ? UNSEAL_DAMAGED : UNSEAL_WRONG;
+	h->hash[0] = h->hash[1] = 0;
+	if (!t->unchecked && h->kind == BLOCK_EXTENT)
+		cell_hash_of(h->pos, b->data, b->len, h->hash);
+	return UNSEAL_WHOLE;
+}
+
+static enum unsealed check_data(struct block *b, const struct unseal_terms *t,
+				const uint8_t head[static LANE_HEAD], struct head *h)
+{
+	if (t->cipher)
+		return decrypt_block(b, t, head, h);
+	return t->unchecked || has_hash_of(b, h) ? UNSEAL_WHOLE : UNSEAL_DAMAGED;
+}
+
+enum unsealed block_unseal(struct block **arrived, struct block *private,
+			   const struct unseal_terms *t)
 {
 	struct block *b = *arrived;
 	uint8_t head[LANE_HEAD];
+	enum unsealed result;
 	struct head h;
 
 	copy_once(head, b->data - LANE_HEAD, sizeof head);
-	if (head_decode(head, room, &h))
+	if (head_decode(head, t->room, &h))
 		return failed()->code == OUT_INTEGRITY ? UNSEAL_DAMAGED : UNSEAL_WRONG;
-	if (h.lane != lane || h.epoch != epoch || h.number != number) {
+	if (h.lane != t->lane || h.epoch != t->epoch || h.number != t->number) {
 		fail_as(OUT_PROTOCOL,
 			"lane %u: the peer sent block %llu of lane %u epoch %u, expected block %llu of "
 			"epoch %u",
-			lane, (unsigned long long)h.number, h.lane, h.epoch,
-			(unsigned long long)number, epoch);
+			t->lane, (unsigned long long)h.number, h.lane, h.epoch,
+			(unsigned long long)t->number, t->epoch);
 		return UNSEAL_WRONG;
 	}
 	if (h.len != b->len) {
 		fail_as(OUT_PROTOCOL, "lane %u: the peer sent block %llu with %u bytes, not %u",
-			lane, (unsigned long long)number, b->len, h.len);
+			t->lane, (unsigned long long)t->number, b->len, h.len);
 		return UNSEAL_WRONG;
 	}
-	if (private && h.kind == BLOCK_RECORDS) {
+	if (private && (t->cipher || h.kind == BLOCK_RECORDS)) {
 		take_private(arrived, private);
 		b = *arrived;
 	}
-	if (!unchecked && !has_hash_of(b, &h))
-		return UNSEAL_DAMAGED;
+	result = check_data(b, t, head, &h);
+	if (result != UNSEAL_WHOLE)
+		return result;
 	b->kind = h.kind;
 	b->file = h.file;
 	b->pos = h.pos;
 	b->hash[0] = h.hash[0];
 	b->hash[1] = h.hash[1];
-	b->number = number;
+	b->number = t->number;
 	b->sealed = true;
 	return UNSEAL_WHOLE;
 }

@@ -62,6 +62,7 @@ struct wire {
 	bool exposed; /* sink: the source can change a block and its head at any time */
 	uint32_t window; /* more blocks in flight than this do not help; 0: no such bound */
 	uint32_t depth; /* most blocks in flight, as the peer's hello states it; 0: no hello */
+	bool sealed; /* its blocks are encrypted: one of the hellos demands that */
 	_Atomic uint64_t received; /* sink: grows with all that arrives, even a part of a block */
 	uint32_t rtt_us; /* the shortest round-trip time measured; 0: unknown */
 	uint32_t mtu; /* of the network device under the wire; 0: unknown */

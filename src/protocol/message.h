@@ -119,7 +119,6 @@ struct msg_hello {
 	uint64_t host_id; /* equal on two ends that share a host and network namespace */
 	uint8_t rdma_op; /* enum rdma_op that this end's user requested */
 	uint16_t rails; /* most adapters (RDMA places) to spread lanes over; 0: no bound */
-	/* Reserved for encryption: both are 0, and terms_agree() refuses anything else. */
 	uint8_t encrypt; /* enum encrypt that this end's user requested */
 	uint32_t ciphers; /* bits: the ciphers that this end has */
 	uint8_t nonce[NONCE_SIZE];
@@ -305,8 +304,8 @@ struct msg_times {
 	/* The maximum over the lanes, in order: time on a processor or waiting for one; time at its
 	 * input or output; all time that it counted. */
 	uint64_t ns_hottest, ns_busiest, ns_longest;
-	/* Reserved for encryption and compression, in either direction: 0. */
-	uint64_t ns_cipher, ns_compress;
+	uint64_t ns_cipher; /* encrypting or decrypting, which is part of ns_send or ns_block */
+	uint64_t ns_compress; /* reserved for compression: 0 */
 };
 void msg_times_encode(struct writer *w, const struct msg_times *m);
 int msg_times_decode(const struct frame *f, struct msg_times *m);
@@ -431,6 +430,7 @@ struct msg_start {
 	uint8_t direct; /* enum direct */
 	uint64_t memory_bytes; /* bytes for START_MEMORY, START_PROBE and START_SCRATCH */
 	uint16_t tos; /* --tos plus 1; 0: the host's default */
+	uint8_t encrypt; /* enum encrypt */
 };
 void msg_start_encode(struct writer *w, const struct msg_start *m);
 int msg_start_decode(const struct frame *f, struct msg_start *m);
@@ -512,6 +512,9 @@ struct msg_counts {
 	uint64_t unkept; /* stored without some of the metadata that the user asked for */
 };
 
+/* Which blocks were encrypted. */
+enum encrypted { ENCRYPTED_NONE = 0, ENCRYPTED_SOME = 1, ENCRYPTED_ALL = 2, ENCRYPTED_STATES };
+
 struct msg_verdict {
 	uint8_t code; /* enum outcome */
 	char host[HOST_MAX]; /* where the first failure occurred; "" if OUT_DONE */
@@ -521,6 +524,8 @@ struct msg_verdict {
 	uint16_t lanes;
 	char how[HOST_MAX]; /* "tcp 10.0.0.1:7000", "rdma mlx5_0 10.0.0.1:7000" */
 	char why[TEXT_MAX]; /* why not RDMA */
+	uint8_t encrypted; /* enum encrypted */
+	uint8_t cipher; /* enum cipher_kind; 0 if no block was encrypted */
 	uint64_t ns; /* from the first block to the end */
 	struct msg_times times;
 	struct msg_counts counts;

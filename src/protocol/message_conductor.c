@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
+#include "lane/cipher.h"
 #include "protocol/decoder.h"
 #include "protocol/message.h"
 
@@ -60,6 +61,7 @@ void msg_start_encode(struct writer *w, const struct msg_start *m)
 	put_u8(w, m->direct);
 	put_u64(w, m->memory_bytes);
 	put_u16(w, m->tos);
+	put_u8(w, m->encrypt);
 }
 
 static void start_take_limits(struct decoder *d, struct msg_start *m)
@@ -100,6 +102,8 @@ static void start_take_tree(struct decoder *d, struct msg_start *m)
 	m->memory_bytes = take_u64(&d->r);
 	m->tos = take_u16(&d->r);
 	decoder_require(d, m->tos <= TOS_MOST, "tos");
+	m->encrypt = take_u8(&d->r);
+	decoder_require(d, m->encrypt < ENCRYPT_WISHES, "encrypt");
 }
 
 int msg_start_decode(const struct frame *f, struct msg_start *m)
@@ -296,6 +300,8 @@ void msg_verdict_encode(struct writer *w, const struct msg_verdict *m)
 	put_u16(w, m->lanes);
 	put_str(w, m->how);
 	put_str(w, m->why);
+	put_u8(w, m->encrypted);
+	put_u8(w, m->cipher);
 	put_u64(w, m->ns);
 	msg_times_encode(w, &m->times);
 	counts_put(w, &m->counts);
@@ -315,6 +321,10 @@ int msg_verdict_decode(const struct frame *f, struct msg_verdict *m)
 	decoder_require(&d, m->lanes <= LANE_COUNT_MAX, "lanes");
 	take_text(&d, m->how, sizeof m->how, "how");
 	take_text(&d, m->why, sizeof m->why, "why");
+	m->encrypted = take_u8(&d.r);
+	decoder_require(&d, m->encrypted < ENCRYPTED_STATES, "encrypted");
+	m->cipher = take_u8(&d.r);
+	decoder_require(&d, m->cipher <= CIPHER_CHACHA20_POLY1305, "cipher");
 	m->ns = take_u64(&d.r);
 	times_take(&d, &m->times);
 	counts_take(&d.r, &m->counts);

@@ -82,6 +82,8 @@ static enum attempt_result attach_wire(struct lane_end *e, uint32_t epoch, struc
 	pthread_mutex_unlock(&s->lock);
 	if (lane_attach(e->lane, w, stored) < 0)
 		return ATTEMPT_FATAL;
+	if (lane_is_sealed(e->lane))
+		atomic_store(&s->sealed, true);
 	/* LANE_DOWN for this epoch may have arrived before the lane had this wire. */
 	pthread_mutex_lock(&s->lock);
 	over = e->down && e->down_epoch >= epoch;
@@ -160,6 +162,7 @@ enum attempt_result mend_over_rail(struct lane_end *e, const struct rail *r, uin
 
 		if (epoch == UINT32_MAX)
 			return fail_out_of_epochs(e);
+		terms_demand_seal(e, TRANSPORT_RDMA);
 		rc = verbs_dial(e->lane, epoch, &e->s->dial_key, from, &r->to, &e->prepared, began,
 				deadline_ms, &w);
 		deadline_ms = mend_move_deadline(e, deadline_ms, stopped);
@@ -186,6 +189,7 @@ enum attempt_result mend_over_tcp(struct lane_end *e, const union address *to, u
 
 	if (epoch == UINT32_MAX)
 		return fail_out_of_epochs(e);
+	terms_demand_seal(e, TRANSPORT_TCP);
 	if (tcp_dial(e->lane, epoch, &e->s->dial_key, to, n, deadline_ms, &w) < 0)
 		return attempt_over_tcp_failed(e, epoch);
 	e->shortages = 0;
@@ -219,11 +223,12 @@ static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 	}
 	e->next_epoch = c->epoch + 1;
 	lane_skip_to(e->lane, c->epoch);
+	terms_demand_seal(e, t);
 	if (t == TRANSPORT_RDMA)
 		rc = verbs_take(e->lane, c->epoch, &s->key, c->verbs, &e->prepared,
 				clock_ms() + TAKE_MS, &w);
 	else
-		rc = tcp_take(e->lane, c->epoch, &s->key, c->fd, c->depth, &w);
+		rc = tcp_take(e->lane, c->epoch, &s->key, c->fd, &c->terms, &w);
 	if (rc)
 		return caller_failed(e, c->epoch, t);
 	e->shortages = 0;

@@ -92,9 +92,8 @@ static void report_choice(struct session *s, enum transport t, const char *why)
 	       : t == TRANSPORT_TCP ? ", not RDMA: "
 				    : ": ",
 	       why);
-	if (t == TRANSPORT_TCP && !s->terms.same_host && reports)
-		log_warn("data is sent in the clear over TCP to %s%s", s->o.peer,
-			 s->o.has_conductor ? " (rdcp --transport=ssh encrypts it)" : "");
+	if (t == TRANSPORT_TCP && !s->terms.same_host && s->terms.encrypt == ENCRYPT_OFF && reports)
+		log_warn("data is sent in the clear over TCP to %s (--encrypt=off)", s->o.peer);
 }
 
 int route_on_choice(struct session *s, const struct frame *f)

@@ -182,6 +182,8 @@ static int hello_make(struct session *s)
 		.host_id = host_id(),
 		.rdma_op = (uint8_t)s->o.rdma_op,
 		.rails = (uint16_t)s->o.rails,
+		.encrypt = (uint8_t)s->o.encrypt,
+		.ciphers = cipher_known(),
 	};
 	snprintf(m->host, sizeof m->host, "%s", s->o.host);
 	if (may_rdma && verbs_present(m->no_rdma, sizeof m->no_rdma)) {
@@ -239,6 +241,8 @@ static int lane_end_open(struct session *s, unsigned i)
 		.block_size = s->terms.block_size,
 		.timeout_ms = s->terms.timeout_ms,
 		.unchecked = s->o.unchecked,
+		.cipher = s->terms.cipher,
+		.key = &s->key,
 		.rdma_op = s->terms.rdma_op,
 		.tos = s->o.tos,
 		.rtt_us = s->rtt_us,
@@ -508,6 +512,8 @@ void session_stats(struct session *s, struct lane_stats *out)
 		out->blocks += l.blocks;
 		out->bytes += l.bytes;
 		out->resent += l.resent;
+		out->encrypted += l.encrypted;
+		out->ns_cipher += l.ns_cipher;
 		out->ns_fill += l.ns_fill;
 		out->ns_free += l.ns_free;
 		out->ns_send += l.ns_send;
@@ -515,6 +521,17 @@ void session_stats(struct session *s, struct lane_stats *out)
 		out->ns_store += l.ns_store;
 		out->epochs += l.epochs;
 	}
+}
+
+enum encrypted session_encrypted(struct session *s, uint8_t *cipher)
+{
+	struct lane_stats stats;
+
+	session_stats(s, &stats);
+	*cipher = stats.encrypted ? (uint8_t)s->terms.cipher : CIPHER_NONE;
+	if (stats.encrypted == 0)
+		return ENCRYPTED_NONE;
+	return stats.encrypted < stats.blocks ? ENCRYPTED_SOME : ENCRYPTED_ALL;
 }
 
 /* Converts bytes to time. Each call reserves the next stretch of time for its lane. */

@@ -34,6 +34,7 @@ struct session_opts {
 	uint64_t memory;
 	enum rdma_op rdma_op;
 	unsigned rails; /* 0: no bound */
+	enum encrypt encrypt;
 	unsigned tos; /* --tos of this end (base/tos.h) */
 	bool keeps_transport; /* lanes that took TCP don't return to RDMA */
 	bool unchecked; /* lanes compute and check no hashes, at both ends; for benchmarks only */
@@ -88,6 +89,8 @@ const struct msg_hello *session_peer(const struct session *s);
  * why not RDMA. Known after the first block. */
 enum transport session_transport(struct session *s, char *wires, size_t wires_size, char *why,
 				 size_t why_size);
+/* Which blocks were encrypted so far, and with what (enum cipher_kind; 0 if none was). */
+enum encrypted session_encrypted(struct session *s, uint8_t *cipher);
 /* The sum over all lanes. */
 void session_stats(struct session *s, struct lane_stats *out);
 /* Waits as --bwlimit requires. Lanes call it before they send or put len bytes. A sink paces only

@@ -15,6 +15,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "base/worker.h"
+#include "lane/cipher.h"
 #include "session/connect/nics.h"
 #include "session/connect/rail.h"
 #include "session/session.h"
@@ -54,10 +55,17 @@ struct terms {
 	bool rdma; /* RDMA may be tried */
 	enum rdma_op rdma_op; /* never AUTO */
 	unsigned rails; /* most RDMA places to spread lanes over, at least 1 */
+	enum encrypt encrypt; /* AUTO: each wire decides; see terms_demand_seal() */
+	enum cipher_kind cipher; /* NONE: no wire is encrypted */
 	char no_rdma[TEXT_MAX]; /* why not RDMA; "" if neither user needs to know */
 };
 /* Computed from the two HELLOs alone, so that both ends get the same result or the same failure. */
 int terms_agree(const struct msg_hello *mine, const struct msg_hello *peer, struct terms *out);
+
+struct lane_end;
+/* For the next attempt over this transport: whether this end demands that the wire is encrypted.
+ * ssh encrypts what goes through it. In the lane's thread. */
+void terms_demand_seal(struct lane_end *e, enum transport t);
 
 /* Warns if this end's limit of locked memory has made the lanes fewer or smaller. */
 void terms_warn_of_memlock(struct session *s);
@@ -204,6 +212,7 @@ struct session {
 	 * memory had no limit. */
 	struct sizing unlimited;
 	struct promoter promoter;
+	atomic_bool sealed; /* a wire of the session was encrypted: all later ones are */
 	uint64_t pace_ns; /* when the next block may be sent */
 	/* The user was warned why a lane uses no RDMA, and which resource this host lacked. */
 	atomic_bool no_rdma_reported;

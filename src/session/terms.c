@@ -114,15 +114,32 @@ static int agree_rdma(const struct msg_hello *mine, const struct msg_hello *peer
 	return 0;
 }
 
-/* No user may believe that data is encrypted when it is not. */
-static int refuse_reserved(const struct msg_hello *end)
+static const char *encrypt_text(unsigned wish)
 {
-	if (end->encrypt == ENCRYPT_AUTO && end->ciphers == 0)
+	static const char *const text[] = {"auto", "on", "off"};
+
+	return text[wish];
+}
+
+/* Never dropped silently: no user may believe that data is encrypted when it is not. */
+static int agree_encryption(const struct msg_hello *mine, const struct msg_hello *peer,
+			    struct terms *t)
+{
+	enum encrypt a = mine->encrypt, b = peer->encrypt;
+
+	if (a != ENCRYPT_AUTO && b != ENCRYPT_AUTO && a != b)
+		return fail_as(OUT_TRANSPORT, "%s uses --encrypt=%s, but %s uses --encrypt=%s",
+			       mine->host, encrypt_text(a), peer->host, encrypt_text(b));
+	t->encrypt = a != ENCRYPT_AUTO ? a : b;
+	if (t->encrypt == ENCRYPT_OFF)
 		return 0;
-	return fail_as(OUT_PROTOCOL,
-		       "%s states a wish for encryption (%u) or ciphers (0x%x), which are "
-		       "reserved: this release cannot encrypt blocks",
-		       end->host, end->encrypt, end->ciphers);
+	t->cipher = cipher_choose(mine->ciphers, peer->ciphers);
+	if (t->cipher != CIPHER_NONE)
+		return 0;
+	return fail_as(OUT_TRANSPORT,
+		       "%s and %s have no cipher in common (0x%x and 0x%x); --encrypt=off sends "
+		       "data in the clear",
+		       mine->host, peer->host, mine->ciphers, peer->ciphers);
 }
 
 int terms_agree(const struct msg_hello *mine, const struct msg_hello *peer, struct terms *out)
@@ -131,8 +148,8 @@ int terms_agree(const struct msg_hello *mine, const struct msg_hello *peer, stru
 	if (mine->role == peer->role)
 		return fail_as(OUT_PROTOCOL, "both ends are %ss",
 			       mine->role == ROLE_SOURCE ? "source" : "sink");
-	if (refuse_reserved(mine) < 0 || refuse_reserved(peer) < 0 ||
-	    agree_want(mine, peer, out) < 0 || agree_sizes(mine, peer, out) < 0)
+	if (agree_want(mine, peer, out) < 0 || agree_encryption(mine, peer, out) < 0 ||
+	    agree_sizes(mine, peer, out) < 0)
 		return -1;
 	agree_verbs(mine, peer, out);
 	return agree_rdma(mine, peer, out);
@@ -171,4 +188,14 @@ void terms_warn_of_memlock(struct session *s)
 	log_warn("RDMA uses %u lane%s of %u blocks of %u KiB instead of %u of %u of %u KiB: %s",
 		 got.lanes, got.lanes == 1 ? "" : "s", got.depth, got.block_size >> 10,
 		 wished->lanes, wished->depth, wished->block_size >> 10, why);
+}
+
+void terms_demand_seal(struct lane_end *e, enum transport t)
+{
+	struct session *s = e->s;
+	bool seal = s->terms.encrypt == ENCRYPT_ON || atomic_load(&s->sealed);
+
+	if (s->terms.encrypt == ENCRYPT_AUTO && t == TRANSPORT_TCP && !s->terms.same_host)
+		seal |= route_stage(s) != STAGE_DETOUR;
+	lane_demand_seal(e->lane, seal);
 }

@@ -8,10 +8,10 @@ import subprocess
 from hosts import NEAR, ROOT, environment, program
 
 SETTING = ["transport", "rdma_op", "lanes", "depth", "block_size"]
-MEASURED = ["stage", *SETTING, "bytes", "seconds", "bytes_per_second", "shrunk", "wire"]
+MEASURED = ["stage", *SETTING, "bytes", "seconds", "bytes_per_second", "shrunk", "wire", "encrypted"]
 FAILED = ["error", "host"]
 TOTALS = ["program", "exit", "files", "same", "others", "failed", "bytes", "seconds", "bytes_per_second", "transport",
-          "lanes", "wire", "why_not_rdma", "bound_by", "source_busy", "network", "sink_busy", "held_back",
+          "lanes", "wire", "encrypted", "cipher", "why_not_rdma", "bound_by", "source_busy", "network", "sink_busy", "held_back",
           "processors", "window", "round_trip_us", "digest"]
 COUNTS = ["regular", "dirs", "symlinks", "hard_links", "nodes", "created", "deleted", "sent", "had", "holes", "unkept"]
 STATUSES = {

@@ -268,19 +268,19 @@ static void hear(struct reader *in)
 	uint8_t bytes[LANE_HELLO_SIZE] = {0};
 	struct lane_ring ring;
 	struct lane *l;
-	uint32_t depth;
+	struct hello_terms terms;
 
 	expect(lane_open(&setup, &l) == 0);
 	compose(in, SIGNED, bytes, sizeof bytes);
-	if (hello_check(l, 7, false, &key, bytes, &depth)) {
+	if (hello_check(l, 7, false, &key, bytes, &terms)) {
 		expect(failed()->code == OUT_PROTOCOL || failed()->code == OUT_AUTH ||
 		       failed()->code == OUT_INTEGRITY);
 	} else {
-		expect(depth >= 1 && depth <= DEPTH);
-		expect(hello_check_ring(l, 7, false, &key, bytes, &ring, &depth) == 0 &&
+		expect(terms.depth >= 1 && terms.depth <= DEPTH);
+		expect(hello_check_ring(l, 7, false, &key, bytes, &ring, &terms) == 0 &&
 		       ring.at == 0);
 	}
-	hello_check_ring(l, 7, true, &key, bytes, &ring, &depth);
+	hello_check_ring(l, 7, true, &key, bytes, &ring, &terms);
 	lane_close(l);
 }
 

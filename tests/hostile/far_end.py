@@ -13,7 +13,7 @@ import peer
 import wire
 
 GREETING = dict(magic=wire.GREETING_MAGIC, version=wire.VERSION, release="0.1.0")
-VERDICT = dict(code=0, host="", text="", **peer.total_of(), transport=2, lanes=1, how="tcp", why="",
+VERDICT = dict(code=0, host="", text="", **peer.total_of(), transport=2, encrypted=0, cipher=0, lanes=1, how="tcp", why="",
                ns=1, **{**peer.TIMES_NONE, "kind": 1, "ns_fill": 1, "ns_block": 1}, **peer.COUNTS_NONE)
 ESCAPES = b"\x1b]0;owned\x07\x9b31m\r\x08\xe2\x80\xae"
 

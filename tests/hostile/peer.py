@@ -392,7 +392,7 @@ class End(Session):
                  bwlimit=0, timeout_ms=10000, connect_timeout_ms=10000, port_lo=0, port_hi=0,
                  host="victim", peer="mallory", address="", min_size=0, max_size=U64,
                  max_delete=U64, digest=0, chmod="", chown="", suffix="", backup_dir="", rdma_op=0, rails=0,
-                 direct=0, memory_bytes=0, tos=0)
+                 direct=0, memory_bytes=0, tos=0, encrypt=0)
 
     def __init__(self, bench, program, role, target="", wants=("f",), flags=(), listens=True,
                  rules=(), listed=(), env=None, cwd=None, **start):

@@ -123,7 +123,7 @@ SAMPLES = {
         chmod=text("u+rwX,go-w", 1024), chown=text("alice:users", HOST),
         suffix=text(".old", 256), backup_dir=text("../before", NAME),
         rdma_op=(0, 2, 3), rails=(0, 2, U16), direct=(0, 1, 2), memory_bytes=(0, 0x6162636465666768, U64),
-        tos=(0, 105, 256)),
+        tos=(0, 105, 256), encrypt=(0, 1, 2)),
     "WANT": dict(name=text("*.dat", NAME)),
     "GO": {},
     "NOTE": dict(level=(0, 2, 4), text=text("tcp taken", TEXT)),
@@ -131,7 +131,7 @@ SAMPLES = {
     "VERDICT": dict(
         code=(0, 23, 45), host=text("storage2", HOST), text=text("1 of 2 files failed", TEXT),
         transport=(0, 2, 3), lanes=(0, 2, LANES), how=text("tcp 10.0.0.1:7000", HOST),
-        why=text("no active port", TEXT), ns=(0, 0x5152535455565758, U64),
+        why=text("no active port", TEXT), encrypted=(0, 1, 2), cipher=(0, 1, 2), ns=(0, 0x5152535455565758, U64),
         **TIMES, **TOTAL,
         **{name: (0, 0x0101010101010101 * (i + 1 if i < 9 else i + 7), U64)
            for i, (name, _) in enumerate(wire.COUNTS)}),

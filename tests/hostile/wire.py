@@ -188,7 +188,7 @@ MESSAGES = {
         ("min_size", "u64"), ("max_size", "u64"), ("max_delete", "u64"), ("digest", "u8"),
         ("chmod", "text"), ("chown", "text"), ("suffix", "text"), ("backup_dir", "text"),
         ("rdma_op", "u8"), ("rails", "u16"), ("direct", "u8"), ("memory_bytes", "u64"),
-        ("tos", "u16")]),
+        ("tos", "u16"), ("encrypt", "u8")]),
     "WANT": (66, [("name", "text")]),
     "GO": (67, []),
     "NOTE": (68, [("level", "u8"), ("text", "text")]),
@@ -196,7 +196,7 @@ MESSAGES = {
                       ("total_known", "u8")]),
     "VERDICT": (70, [("code", "u8"), ("host", "text"), ("text", "text")] + TOTAL + [
         ("transport", "u8"), ("lanes", "u16"), ("how", "text"), ("why", "text"),
-        ("ns", "u64")] + TIMES + COUNTS),
+        ("encrypted", "u8"), ("cipher", "u8"), ("ns", "u64")] + TIMES + COUNTS),
     "CANCEL": (71, [("signo", "u8")]),
     "DETOUR": (72, DETOUR),
     "STUCK": (73, NOROUTE),
@@ -339,7 +339,7 @@ BLOCK_HEAD = [("magic", 4), ("version", "u8"), ("kind", "u8"), ("lane", "u16"),
               ("file", "u32"), ("plain_len", "u32"), ("hash_low", "u64"), ("hash_high", "u64")]
 CREDIT = [("magic", 4), ("epoch", "u32"), ("stored", "u64")]
 LANE_HELLO = [("magic", 4), ("version", "u8"), ("from", "u8"), ("accepting", "u8"),
-              ("zero", "u8"), ("session", "u64"), ("lane", "u16"), ("depth", "u16"), ("epoch", "u32"),
+              ("seals", "u8"), ("session", "u64"), ("lane", "u16"), ("depth", "u16"), ("epoch", "u32"),
               ("block_size", "u32"), ("ring", "u64"), ("ring_key", "u32")]
 NOTICE = [("magic", 4), ("epoch", "u32"), ("slot", "u32"), ("len", "u32")]
 LANE_PRIVATE = [("magic", 4), ("version", "u8"), ("zeros", 3), ("lane", "u16"),
@@ -395,7 +395,7 @@ class Key:
 
 
 def lane_hello(key, /, **values):
-    hello = put(LANE_HELLO, {"magic": b"SLH\x93", "session": key.session, "ring": 0, "ring_key": 0, **ZERO, **values})
+    hello = put(LANE_HELLO, {"magic": b"SLH\x93", "session": key.session, "ring": 0, "ring_key": 0, "seals": 0, **ZERO, **values})
     return hello + key.mac(b"sluice lane", hello)
 
 

@@ -29,7 +29,7 @@ VALUES = {"max-delete": (.08, ["0", "1", "2", "5", "100"]), "backup-dir": (.05, 
           "max-size": (.07, ["0", "40", "1000"]), "min-size": (.05, ["1", "40", "1000"]),
           "lanes": (.3, ["1", "1", "2", "4"]), "depth": (.08, ["1", "3"]), "block-size": (.1, ["4k", "64k"]),
           "direct": (.05, ["on", "off", "auto"]), "memory": (.03, ["1M", "8M"]), "rails": (.02, ["1"]),
-          "tos": (.02, ["af21", "0"]), "bwlimit": (.02, ["1G"]), "timeout": (.05, ["9"]), "connect-timeout": (.03, ["9"]),
+          "tos": (.02, ["af21", "0"]), "encrypt": (.1, ["on", "off", "auto"]), "bwlimit": (.02, ["1G"]), "timeout": (.05, ["9"]), "connect-timeout": (.03, ["9"]),
           "transport": (.06, ["tcp", "auto"]), "failed": (.04, ["ASIDE/failed"]), "log-file": (.03, ["ASIDE/log"])}
 # Options that other functions here add.
 MADE = {"recursive", "archive", "exclude", "include", "files-from", "from0", "rsh", "rdcp-path", "existing"}

@@ -244,8 +244,8 @@ HELLOS = {
     "block-8M": (dict(block_size=8 << 20), 12), "block-2^31": (dict(block_size=1 << 31), 12),
     "memory-0": (dict(memory=0), 1), "memory-1": (dict(memory=1), 1),
     "timeout-2^31": (dict(timeout_ms=1 << 31), 12), "timeout-2^32-1": (dict(timeout_ms=U32), 12),
-    "encrypt-on": (dict(encrypt=1), 12), "encrypt-off": (dict(encrypt=2), 12), "encrypt-3": (dict(encrypt=3), 12),
-    "ciphers": (dict(ciphers=1), 12), "ciphers-2^31": (dict(ciphers=1 << 31), 12),
+    "encrypt-3": (dict(encrypt=3), 12), "encrypt-on": (dict(encrypt=1, ciphers=0), 43),
+    "ciphers-0": (dict(ciphers=0), 43), "ciphers-2^31": (dict(ciphers=1 << 31), 43),
     "host-256": (dict(host="x" * 256), 12), "host-65535": (dict(host="x" * 60000), 12),
     "no_rdma-1024": (dict(no_rdma="x" * 1024), 12), "host-nul": (dict(host=b"a\0b"), 12),
 }

@@ -64,7 +64,7 @@ STRANGERS = {
     "last-epoch": lambda lane: lane.hello(epoch=U32), "depth-0": lambda lane: lane.hello(depth=0),
     "another-depth": lambda lane: lane.hello(depth=9), "block-3": lambda lane: lane.hello(block_size=3),
     "another-block": lambda lane: lane.hello(block_size=4096), "version-2": lambda lane: lane.hello(version=2),
-    "not-zero": lambda lane: lane.hello(zero=1), "a-key-without-a-ring": lambda lane: lane.hello(ring_key=1),
+    "not-zero": lambda lane: lane.hello(seals=2), "a-key-without-a-ring": lambda lane: lane.hello(ring_key=1),
     "a-ring-of-a-source": lambda lane: lane.hello(ring=4096, ring_key=1),
     "magic": lambda lane: lane.hello(magic=b"SLX\x93"), "a-bit-of-the-mac": lambda lane: spoiled(lane.hello(), 71),
     "half": lambda lane: lane.hello()[:71],

@@ -35,6 +35,7 @@ static void fill_point(struct point *p, const struct report *r, const struct mea
 	p->bytes = v->total.bytes;
 	p->ns = v->ns ? v->ns : 1;
 	p->transport = r->transport;
+	p->encrypted = r->encrypted;
 	p->lanes = v->lanes;
 	/* Over TCP a small window does not mean that memory was short. */
 	if (p->transport == TRANSPORT_RDMA && t->used && p->set.block_size)

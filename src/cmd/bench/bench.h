@@ -36,6 +36,7 @@ struct point {
 	unsigned transport, lanes, depth; /* depth 0: unknown */
 	bool shrunk; /* to less than requested */
 	bool again; /* it was among the fastest and measured twice; bytes and ns are sums */
+	enum encrypted encrypted;
 	char how[HOST_MAX], why[TEXT_MAX];
 };
 

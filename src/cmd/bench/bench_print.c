@@ -99,7 +99,7 @@ static void json_point(const char *type, const struct point *p)
 	       (unsigned long long)p->bytes, (double)p->ns / 1e9, point_rate(p),
 	       p->shrunk ? "true" : "false");
 	json_text(stdout, p->how);
-	puts("}");
+	printf(", \"encrypted\": \"%s\"}\n", encrypted_name(p->encrypted));
 }
 
 static void json_best(const struct bench *b)

@@ -217,6 +217,8 @@ const struct option_row option_rows[] = {
 	 "limit the rate, and leave the rest of the link to others (default: no limit)"},
 	{'l', NULL, "KBITS", RDCP, GROUP_NETWORK, KIND_KBITS, AT(network.bwlimit), 0,
 	 "limit the rate to KBITS kbit/s, as in scp"},
+	{0, "encrypt", "HOW", PROGRAMS | RDBENCH, GROUP_NETWORK, KIND_ENCRYPT, 0, 0,
+	 "encrypt data: auto, on, off (default: auto: over TCP to another host)"},
 	{0, "tos", "TOS", PROGRAMS | RDBENCH, GROUP_NETWORK, KIND_TOS, AT(network.tos), 0,
 	 "type of service of packets: 0 to 255, or a DSCP as af21, cs1, ef, le"},
 	{'4', "ipv4", NULL, EVERY, GROUP_NETWORK, KIND_VALUE, AT(network.family), 4,

@@ -79,6 +79,13 @@ static int set_rdma_op(struct options *o, const char *arg)
 	return parse_keyword(words, RDMA_OP_WRITE_SEND + 1, arg, &o->speed.rdma_op);
 }
 
+static int set_encrypt(struct options *o, const char *arg)
+{
+	static const char *const words[] = {"auto", "on", "off"};
+
+	return parse_keyword(words, ENCRYPT_WISHES, arg, &o->network.encrypt);
+}
+
 static int set_direct(struct options *o, const char *arg)
 {
 	static const char *const words[] = {"auto", "on", "off"};
@@ -268,6 +275,8 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 		return set_transport(o, arg);
 	case KIND_RDMA_OP:
 		return set_rdma_op(o, arg);
+	case KIND_ENCRYPT:
+		return set_encrypt(o, arg);
 	case KIND_DIRECT:
 		return set_direct(o, arg);
 	case KIND_PROGRESS:

@@ -71,6 +71,7 @@ struct network_options {
 	const char *address; /* or "" */
 	unsigned port_lo, port_hi;
 	unsigned tos; /* base/tos.h */
+	unsigned encrypt; /* enum encrypt */
 	int timeout_ms, connect_timeout_ms;
 };
 struct speed_options {
@@ -169,6 +170,7 @@ enum option_kind {
 	KIND_RULE, /* number: RULE_INCLUDE, RULE_FROM_FILE */
 	KIND_TRANSPORT,
 	KIND_RDMA_OP,
+	KIND_ENCRYPT,
 	KIND_DIRECT,
 	KIND_PROGRESS,
 	KIND_SSH, /* passed to ssh as -letter */

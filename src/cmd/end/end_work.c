@@ -37,6 +37,7 @@ void end_work_fill_session(struct end_work *w, struct session_opts *so)
 		.memory = m->memory,
 		.rdma_op = m->rdma_op,
 		.rails = m->rails,
+		.encrypt = m->encrypt,
 		.tos = m->tos,
 		.unchecked = orders_unchecked(&w->orders),
 		/* A measurement is of one transport. */
@@ -76,6 +77,7 @@ void end_work_fill_verdict(struct end_work *w)
 	v->lanes = (uint16_t)session_lanes(w->session);
 	v->transport = (uint8_t)session_transport(w->session, v->how, sizeof v->how, v->why,
 						  sizeof v->why);
+	v->encrypted = (uint8_t)session_encrypted(w->session, &v->cipher);
 	v->times = w->result.times;
 	v->counts = w->result.counts;
 	if (w->tally.first_ns)

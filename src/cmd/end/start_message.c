@@ -54,6 +54,7 @@ int start_message_make(const struct options *o, struct msg_start *m)
 		.rails = (uint16_t)o->speed.rails,
 		.direct = (uint8_t)o->speed.direct,
 		.tos = (uint16_t)o->network.tos,
+		.encrypt = (uint8_t)o->network.encrypt,
 	};
 	return copy_texts(&rules, m);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/escape.h"
 #include "base/log.h"
+#include "lane/cipher.h"
 #include "cmd/output/json.h"
 
 static double elapsed_seconds(const struct report *r)
@@ -58,6 +59,8 @@ void report_take(struct report *r, const struct msg_verdict *v)
 	r->ns = v->ns;
 	snprintf(r->how, sizeof r->how, "%s", v->how);
 	snprintf(r->why, sizeof r->why, "%s", v->why);
+	r->encrypted = (enum encrypted)v->encrypted;
+	r->cipher = v->cipher;
 }
 
 void report_failure(const struct report *r)
@@ -83,6 +86,26 @@ void output_buffer_end(struct output_buffer *w)
 	fflush(w->to);
 }
 
+const char *encrypted_name(enum encrypted e)
+{
+	static const char *const names[] = {"none", "some", "all"};
+
+	return names[e];
+}
+
+/* What holds of the data on the way. */
+static void print_encryption(const struct report *r, FILE *to)
+{
+	const char *cipher = cipher_name((enum cipher_kind)r->cipher);
+
+	if (r->encrypted == ENCRYPTED_ALL)
+		fprintf(to, ", encrypted with %s", cipher);
+	else if (r->encrypted == ENCRYPTED_SOME)
+		fprintf(to, ", partly encrypted with %s", cipher);
+	else
+		fputs(r->transport == TRANSPORT_SSH ? ", encrypted by ssh" : ", not encrypted", to);
+}
+
 void report_verbose(const struct report *r, FILE *at)
 {
 	char how[4 * HOST_MAX], why[4 * TEXT_MAX];
@@ -93,9 +116,11 @@ void report_verbose(const struct report *r, FILE *at)
 	/* Both texts may come from a peer. */
 	escape(how, sizeof how, r->how, strlen(r->how));
 	escape(why, sizeof why, r->why, strlen(r->why));
-	fprintf(to, "%s: %.3f Gb/s over %s, %u lane%s%s%s\n", r->program, average_rate(r) * 8 / 1e9,
-		how[0] ? how : transport_name(r->transport), r->lanes, r->lanes == 1 ? "" : "s",
-		why[0] ? "; not rdma: " : "", why);
+	fprintf(to, "%s: %.3f Gb/s over %s, %u lane%s", r->program, average_rate(r) * 8 / 1e9,
+		how[0] ? how : transport_name(r->transport), r->lanes, r->lanes == 1 ? "" : "s");
+	if (how[0])
+		print_encryption(r, to);
+	fprintf(to, "%s%s\n", why[0] ? "; not rdma: " : "", why);
 	fputs("bound by: ", to);
 	report_bound(r, &b);
 	bound_print(&b, to);
@@ -144,6 +169,8 @@ void report_json(const struct report *r, FILE *at)
 		"\"transport\": \"%s\", \"lanes\": %u, \"wire\": ", transport_name(r->transport),
 		r->lanes);
 	json_text(to, r->how);
+	fprintf(to, ", \"encrypted\": \"%s\", \"cipher\": \"%s\"", encrypted_name(r->encrypted),
+		cipher_name((enum cipher_kind)r->cipher));
 	fputs(", \"why_not_rdma\": ", to);
 	json_text(to, r->why);
 	report_bound(r, &b);

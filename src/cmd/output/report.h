@@ -19,6 +19,8 @@ struct report {
 	unsigned lanes;
 	char how[HOST_MAX]; /* name of a wire; "" if there was none */
 	char why[TEXT_MAX]; /* why not RDMA */
+	enum encrypted encrypted;
+	uint8_t cipher; /* enum cipher_kind */
 	uint64_t ns; /* from the first block to the end */
 	/* How the lanes of each end spent their time; all 0 if unknown. */
 	struct msg_times source, sink;
@@ -26,6 +28,9 @@ struct report {
 	struct failure failure;
 	char host[HOST_MAX]; /* where it failed; "" for this host */
 };
+
+/* "all", "some", "none": which blocks were encrypted. */
+const char *encrypted_name(enum encrypted e);
 
 /* Lines that are written in one piece, so that output of other processes cannot come between them.
  * Print to what output_buffer_begin() returns, until output_buffer_end(). */

@@ -130,7 +130,10 @@ static int tcp_send(struct wire *w, struct block *b)
 		errno = 0;
 		if (atomic_load_explicit(&t->broken, memory_order_relaxed))
 			return fail_connection(t, "send");
-		n = zerocopy_send(&t->zerocopy, t->fd, at, left);
+		/* The memory of a block must not be clear text again while a connection that is
+		 * closed may still send from it. */
+		n = t->wire.sealed ? send(t->fd, at, left, MSG_NOSIGNAL | MSG_DONTWAIT)
+				   : zerocopy_send(&t->zerocopy, t->fd, at, left);
 		if (n > 0) {
 			at += n;
 			left -= (size_t)n;

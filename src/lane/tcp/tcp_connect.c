@@ -24,7 +24,7 @@ struct dial_attempt {
 	bool connected; /* our hello was sent */
 	uint8_t hello[LANE_HELLO_SIZE];
 	size_t hello_len;
-	uint32_t depth; /* as the other end's hello states it */
+	struct hello_terms terms;
 };
 
 struct dial {
@@ -114,7 +114,7 @@ static bool read_attempt_hello(struct dial *d, struct dial_attempt *a)
 	a->hello_len += (size_t)n;
 	if (a->hello_len < sizeof a->hello)
 		return false;
-	if (hello_check(d->lane, d->epoch, true, d->key, a->hello, &a->depth) == 0)
+	if (hello_check(d->lane, d->epoch, true, d->key, a->hello, &a->terms) == 0)
 		return true;
 	drop_attempt(d, a, failed()->code, failed()->text);
 	return false;
@@ -157,6 +157,12 @@ static struct dial_attempt *poll_attempts(struct dial *d, uint64_t deadline_ms, 
 	return NULL;
 }
 
+static void set_terms(struct wire *w, const struct lane *l, const struct hello_terms *terms)
+{
+	w->depth = terms->depth;
+	w->sealed = terms->seals || lane_demands_seal(l);
+}
+
 static int run_attempts(struct dial *d, uint64_t deadline_ms, struct wire **out)
 {
 	struct dial_attempt *won = NULL;
@@ -172,7 +178,7 @@ static int run_attempts(struct dial *d, uint64_t deadline_ms, struct wire **out)
 		won->fd = -1;
 		if (tcp_wire(d->lane, d->epoch, fd, out))
 			return -1;
-		(*out)->depth = won->depth;
+		set_terms(*out, d->lane, &won->terms);
 		return 0;
 	}
 	for (unsigned i = 0; i < d->count; i++)
@@ -201,8 +207,8 @@ int tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const u
 	return rc;
 }
 
-int tcp_take(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd, uint32_t depth,
-	     struct wire **out)
+int tcp_take(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd,
+	     const struct hello_terms *terms, struct wire **out)
 {
 	uint8_t hello[LANE_HELLO_SIZE];
 	struct wire *w;
@@ -216,7 +222,7 @@ int tcp_take(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd,
 	/* The hello accepts the connection, so everything that can fail comes first. */
 	if (tcp_wire(l, epoch, fd, &w))
 		return -1;
-	w->depth = depth;
+	set_terms(w, l, terms);
 	hello_write(l, epoch, true, key, hello);
 	n = send(fd, hello, sizeof hello, MSG_NOSIGNAL);
 	if (n != LANE_HELLO_SIZE) {

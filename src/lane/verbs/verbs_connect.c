@@ -66,15 +66,21 @@ static int check_hello(struct verbs *v, const struct lane_key *key, enum hello_p
 {
 	bool expected = v->side == LANE_SOURCE && verbs_writes(v) &&
 			(!v->accepting || place == HELLO_SECOND);
-	uint32_t depth;
+	struct hello_terms terms;
+	bool sealed;
 
 	if (hello_check_ring(v->lane, v->epoch, !v->accepting, key, verbs_hello_at(v, place),
-			     &v->peer_ring, &depth))
+			     &v->peer_ring, &terms))
 		return -1;
 	/* From the request, or an earlier hello. */
-	if (v->wire.depth && depth != v->wire.depth)
-		return fail_as(OUT_PROTOCOL, "lane hello: depth %u after %u", depth, v->wire.depth);
-	v->wire.depth = depth;
+	if (v->wire.depth && terms.depth != v->wire.depth)
+		return fail_as(OUT_PROTOCOL, "lane hello: depth %u after %u", terms.depth,
+			       v->wire.depth);
+	v->wire.depth = terms.depth;
+	sealed = terms.seals || lane_demands_seal(v->lane);
+	if (place == HELLO_SECOND && sealed != v->wire.sealed)
+		return fail_as(OUT_PROTOCOL, "lane hello: two hellos differ in encryption");
+	v->wire.sealed = sealed;
 	if ((v->peer_ring.at != 0) == expected)
 		return 0;
 	return fail_as(OUT_PROTOCOL, "lane hello: %s ring to write to",

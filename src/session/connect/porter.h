@@ -17,6 +17,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include "lane/hello.h"
 #include "lane/verbs/verbs_connect.h"
 #include "protocol/message.h"
 #include "session/channel/channel.h"
@@ -61,7 +62,7 @@ int porter_open_lanes(struct porter *p, const struct porter_terms *terms);
 struct caller {
 	uint32_t epoch;
 	int fd; /* TCP, with a verified hello; else -1 */
-	uint32_t depth; /* TCP: of the wire, as the hello states it */
+	struct hello_terms terms; /* TCP: as the hello states them */
 	struct verbs_caller *verbs; /* RDMA, with a verified token; else NULL */
 };
 void caller_drop(struct caller *c);

@@ -122,7 +122,7 @@ static void check_tcp_caller(struct porter *p, struct stranger *s)
 		return;
 	}
 	c.epoch = h.epoch;
-	c.depth = h.depth;
+	c.terms = (struct hello_terms){h.depth, h.seals};
 	s->fd = -1;
 	keep_caller(p, h.lane, &c);
 }

@@ -74,7 +74,7 @@ static int wait_readable(struct lane *l, int fd, uint64_t deadline_ms)
 
 /* As a porter does: read the caller's hello, and check that it is for this epoch. */
 static int hear_caller(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd,
-		       uint64_t deadline_ms, uint32_t *depth)
+		       uint64_t deadline_ms, struct hello_terms *terms)
 {
 	uint8_t bytes[LANE_HELLO_SIZE];
 
@@ -88,7 +88,7 @@ static int hear_caller(struct lane *l, uint32_t epoch, const struct lane_key *ke
 			return fail_as(OUT_CONNECT, "the caller left");
 		got += (size_t)n;
 	}
-	return hello_check(l, epoch, false, key, bytes, depth);
+	return hello_check(l, epoch, false, key, bytes, terms);
 }
 
 static int tcp_join(void *state, struct lane *l, uint32_t epoch, const struct lane_key *key,
@@ -96,7 +96,7 @@ static int tcp_join(void *state, struct lane *l, uint32_t epoch, const struct la
 {
 	struct listeners *s = state;
 	unsigned i = lane_index(l);
-	uint32_t depth;
+	struct hello_terms terms;
 
 	/* The connecting end alternates, as both ends can compute. */
 	if (lane_side_of(l) == ((i + epoch + lane_depth(l)) % 2 ? LANE_SOURCE : LANE_SINK))
@@ -107,8 +107,8 @@ static int tcp_join(void *state, struct lane *l, uint32_t epoch, const struct la
 		if (wait_readable(l, s->fds[i], deadline_ms))
 			return -1;
 		fd = accept(s->fds[i], NULL, NULL);
-		if (fd >= 0 && hear_caller(l, epoch, key, fd, deadline_ms, &depth) == 0)
-			return tcp_take(l, epoch, key, fd, depth, out);
+		if (fd >= 0 && hear_caller(l, epoch, key, fd, deadline_ms, &terms) == 0)
+			return tcp_take(l, epoch, key, fd, &terms, out);
 		/* A caller that was aborted in the meantime. */
 		close_fd(fd);
 	}

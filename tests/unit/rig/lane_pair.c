@@ -230,6 +230,8 @@ static struct wire *meddle(struct pair_side *side, struct wire *inner)
 	m->wire.ops = &meddler_ops;
 	m->wire.window = inner->window;
 	m->wire.depth = inner->depth;
+	/* A backend without hellos cannot tell. */
+	m->wire.sealed = inner->sealed || lane_demands_seal(side->lane);
 	if (!inner->depth)
 		atomic_store(&side->pair->mute, true);
 	m->wire.exposed = inner->exposed || side->pair->plan.exposed;
@@ -287,6 +289,7 @@ static int pair_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 	uint64_t stored;
 
 	state_depth(s, epoch);
+	lane_demand_seal(l, p->backend->cipher != 0);
 	if (epoch > 0 && !p->plan.alone)
 		lane_break(other_of(s)->lane, epoch - 1, why);
 	if (meet(s, epoch, &stored))
@@ -311,6 +314,9 @@ int pair_open(struct pair *p, const struct backend *b, void *state, unsigned ind
 		.block_size = block_size,
 		.timeout_ms = plan ? plan->timeout_ms : 0,
 		.rdma_op = b->op,
+		.cipher = b->cipher,
+		.rekey_bytes = b->rekey_bytes,
+		.key = &p->key,
 		.mend = pair_mend,
 	};
 	pthread_condattr_t attr;
@@ -433,7 +439,8 @@ static bool is_in_place(const struct job *j, const struct block *b)
 	const struct pool *p = lane_pool(j->pair->sink.lane);
 	bool in_pool = b->data >= p->base && b->data < p->base + p->bytes;
 
-	return in_pool != (j->pair->plan.exposed && b->kind == BLOCK_RECORDS);
+	return in_pool !=
+	       (j->pair->plan.exposed && (b->kind == BLOCK_RECORDS || j->pair->backend->cipher));
 }
 
 static void check(struct job *j, const struct block *b, unsigned i)

@@ -37,6 +37,8 @@ struct backend {
 	 */
 	int (*join)(void *state, struct lane *l, uint32_t epoch, const struct lane_key *key,
 		    uint64_t deadline_ms, struct wire **out);
+	unsigned cipher; /* enum cipher_kind of the lanes, and both demand it; 0: clear */
+	uint64_t rekey_bytes; /* 0: the default */
 };
 
 /* The calls of a wire that a meddler counts, over all wires of a side. */

@@ -307,6 +307,7 @@ static inline void sample_start(enum sample_size size, struct writer *w)
 		.direct = OF(DIRECT_AUTO, DIRECT_ON, DIRECT_OFF),
 		.memory_bytes = OF(0, 0x6162636465666768, UINT64_MAX),
 		.tos = OF(0, 105, TOS_MOST),
+		.encrypt = OF(ENCRYPT_AUTO, ENCRYPT_ON, ENCRYPT_OFF),
 	};
 
 	sample_bytes(size, m.secret, sizeof m.secret);
@@ -405,6 +406,8 @@ static inline void sample_verdict(enum sample_size size, struct writer *w)
 		.total = sample_totals(size),
 		.transport = OF(TRANSPORT_AUTO, TRANSPORT_TCP, TRANSPORT_SSH),
 		.lanes = OF(0, 2, LANE_COUNT_MAX),
+		.encrypted = OF(ENCRYPTED_NONE, ENCRYPTED_SOME, ENCRYPTED_ALL),
+		.cipher = OF(0, 1, 2),
 		.ns = OF(0, 0x5152535455565758, UINT64_MAX),
 		.times = sample_times_of(size),
 		.counts.regular = OF(0, 0x0101010101010101, UINT64_MAX),

@@ -86,6 +86,7 @@ static struct msg_hello hello_of(enum role role)
 		.memory = UINT64_MAX,
 		.lockable = UINT64_MAX,
 		.timeout_ms = 15000,
+		.ciphers = 3,
 	};
 
 	snprintf(m.host, sizeof m.host, role == ROLE_SOURCE ? "near" : "far");
@@ -115,27 +116,51 @@ static void test_smaller_values_are_agreed_on(void **state)
 	assert_memory_equal(&t, &u, sizeof t);
 }
 
-/* Never ignored: a user must not believe that data is encrypted when it is not. */
-static void test_encryption_is_reserved(void **state)
+/* Never dropped silently: a user must not believe that data is encrypted when it is not. */
+static void test_wishes_for_encryption(void **state)
 {
+	enum { AES = 1, CHACHA = 2, BOTH = 3 };
 	static const struct {
-		uint8_t encrypt;
-		uint32_t ciphers;
-	} wishes[] = {
-		{ENCRYPT_ON, 0}, {ENCRYPT_OFF, 0}, {ENCRYPT_AUTO, 1}, {ENCRYPT_AUTO, 1u << 31}};
+		uint8_t a, b;
+		uint32_t ciphers_a, ciphers_b;
+		int code;
+		enum encrypt agreed;
+		enum cipher_kind cipher;
+	} cases[] = {
+		{ENCRYPT_AUTO, ENCRYPT_AUTO, BOTH, BOTH, 0, ENCRYPT_AUTO, CIPHER_AES_256_GCM},
+		{ENCRYPT_ON, ENCRYPT_AUTO, BOTH, BOTH, 0, ENCRYPT_ON, CIPHER_AES_256_GCM},
+		{ENCRYPT_ON, ENCRYPT_ON, BOTH, CHACHA, 0, ENCRYPT_ON, CIPHER_CHACHA20_POLY1305},
+		{ENCRYPT_OFF, ENCRYPT_AUTO, BOTH, BOTH, 0, ENCRYPT_OFF, CIPHER_NONE},
+		{ENCRYPT_OFF, ENCRYPT_OFF, 0, 0, 0, ENCRYPT_OFF, CIPHER_NONE},
+		{ENCRYPT_OFF, ENCRYPT_AUTO, BOTH, 0, 0, ENCRYPT_OFF, CIPHER_NONE},
+		{ENCRYPT_ON, ENCRYPT_OFF, BOTH, BOTH, OUT_TRANSPORT, 0, 0},
+		{ENCRYPT_ON, ENCRYPT_AUTO, BOTH, 0, OUT_TRANSPORT, 0, 0},
+		{ENCRYPT_AUTO, ENCRYPT_AUTO, AES, CHACHA, OUT_TRANSPORT, 0, 0},
+		{ENCRYPT_AUTO, ENCRYPT_AUTO, BOTH, 1u << 31, OUT_TRANSPORT, 0, 0},
+		{ENCRYPT_AUTO, ENCRYPT_AUTO, BOTH, CHACHA | 1u << 31, 0, ENCRYPT_AUTO,
+		 CIPHER_CHACHA20_POLY1305},
+	};
 	struct msg_hello a = hello_of(ROLE_SOURCE), b = hello_of(ROLE_SINK);
 	struct terms t;
 
 	(void)state;
-	for (unsigned i = 0; i < sizeof wishes / sizeof *wishes; i++) {
-		b.encrypt = wishes[i].encrypt;
-		b.ciphers = wishes[i].ciphers;
-		assert_int_equal(terms_agree(&a, &b, &t), -1);
-		assert_int_equal(failed()->code, OUT_PROTOCOL);
-		assert_non_null(strstr(failed()->text, "far states a wish for encryption"));
-		assert_non_null(strstr(failed()->text, "reserved"));
-		assert_int_equal(terms_agree(&b, &a, &t), -1);
-		assert_int_equal(failed()->code, OUT_PROTOCOL);
+	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+		a.encrypt = cases[i].a;
+		b.encrypt = cases[i].b;
+		a.ciphers = cases[i].ciphers_a;
+		b.ciphers = cases[i].ciphers_b;
+		for (unsigned turn = 0; turn < 2; turn++) {
+			int rc = turn ? terms_agree(&b, &a, &t) : terms_agree(&a, &b, &t);
+
+			assert_int_equal(rc, cases[i].code ? -1 : 0);
+			if (rc) {
+				assert_int_equal(failed()->code, cases[i].code);
+				assert_non_null(strstr(failed()->text, "--encrypt=off"));
+				continue;
+			}
+			assert_int_equal(t.encrypt, cases[i].agreed);
+			assert_int_equal(t.cipher, cases[i].cipher);
+		}
 	}
 }
 
@@ -456,7 +481,7 @@ static void test_dialed_address_serves_lanes_and_clear_text_is_reported(void **s
 	p.through_proxy = false;
 	p.ends[SOURCE].o.dialed = address_loopback(AF_INET, p.proxy.port);
 	snprintf(p.ends[SINK].o.address, HOST_MAX, "127.0.0.1");
-	p.ends[SOURCE].o.has_conductor = true; /* only rdcp can use ssh instead */
+	p.ends[SOURCE].o.encrypt = ENCRYPT_OFF;
 	line_count = 0;
 	lines_written = 0;
 	log_to(gather_line);
@@ -469,12 +494,54 @@ static void test_dialed_address_serves_lanes_and_clear_text_is_reported(void **s
 	p.through_proxy = true;
 	assert_int_equal(transport_of(SOURCE, why), TRANSPORT_TCP);
 	assert_true(p.proxy.came >= 2);
-	assert_int_equal(lines_that_say("data is sent in the clear over TCP to far (rdcp "
-					"--transport=ssh encrypts it)",
+	assert_int_equal(lines_that_say("data is sent in the clear over TCP to far "
+					"(--encrypt=off)",
 					LOG_WARN),
 			 1);
 	assert_int_equal(lines_that_say("data is sent in the clear over TCP to near", LOG_WARN), 1);
-	assert_int_equal(lines_that_say("--transport=ssh", LOG_WARN), 1);
+}
+
+/* Two hosts, of which the source can reach only the address that it dialed. */
+static void begin_apart(void)
+{
+	p.filter = move_hosts_apart;
+	assert_int_equal(pair_use_proxy(&p), 0);
+	p.through_proxy = false;
+	p.ends[SOURCE].o.dialed = address_loopback(AF_INET, p.proxy.port);
+	snprintf(p.ends[SINK].o.address, HOST_MAX, "127.0.0.1");
+}
+
+/* Each lane, and each wire: blocks are encrypted where the terms say so. */
+static void test_encryption_by_wish(void **state)
+{
+	static const struct {
+		enum encrypt source, sink;
+		bool apart;
+		enum encrypted want;
+	} cases[] = {
+		{ENCRYPT_AUTO, ENCRYPT_AUTO, false, ENCRYPTED_NONE},
+		{ENCRYPT_AUTO, ENCRYPT_AUTO, true, ENCRYPTED_ALL},
+		{ENCRYPT_ON, ENCRYPT_AUTO, false, ENCRYPTED_ALL},
+		{ENCRYPT_AUTO, ENCRYPT_OFF, true, ENCRYPTED_NONE},
+	};
+	uint8_t cipher;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+		if (cases[i].apart)
+			begin_apart();
+		p.ends[SOURCE].o.encrypt = cases[i].source;
+		p.ends[SINK].o.encrypt = cases[i].sink;
+		opened();
+		carried(100);
+		p.through_proxy = cases[i].apart;
+		for (unsigned e = 0; e < 2; e++) {
+			assert_int_equal(session_encrypted(p.ends[e].s, &cipher), cases[i].want);
+			assert_int_equal(cipher != CIPHER_NONE, cases[i].want != ENCRYPTED_NONE);
+		}
+		teardown(NULL);
+		setup(NULL);
+	}
 }
 
 static void test_no_clear_text_is_reported_on_one_host(void **state)
@@ -1188,7 +1255,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		T(test_smaller_values_are_agreed_on),
-		T(test_encryption_is_reserved),
+		T(test_wishes_for_encryption),
 		T(test_peer_timeout_is_bounded_below),
 		T(test_either_memory_limit_bounds_the_lanes),
 		T(test_rdma_needs_both_ends),
@@ -1201,6 +1268,7 @@ int main(void)
 		T(test_auto_reports_why_rdma_is_not_used),
 		T(test_given_address_is_the_only_one_used),
 		T(test_dialed_address_serves_lanes_and_clear_text_is_reported),
+		T(test_encryption_by_wish),
 		T(test_no_clear_text_is_reported_on_one_host),
 		T(test_different_secrets_fail),
 		T(test_bandwidth_limit_is_kept),

@@ -291,7 +291,8 @@ static void verbose_ends_with_a_summary(void **state)
 	(void)state;
 	report_verbose(&r, to);
 	fclose(to);
-	assert_string_equal(text, "rdcp: 16.000 Gb/s over tcp 10.0.0.1:7000, 2 lanes\n"
+	assert_string_equal(text, "rdcp: 16.000 Gb/s over tcp 10.0.0.1:7000, 2 lanes, not "
+				  "encrypted\n"
 				  "bound by: target disk (source busy 10 %, network 20 %, sink "
 				  "busy 80 %)\n"
 				  "Bandwidth 2.000 GB/s\n");

@@ -83,14 +83,14 @@ static int join_by_turns(void *state, struct lane *l, uint32_t epoch, const stru
 	return join_as(epoch % 2 ? LANE_SOURCE : LANE_SINK, state, l, epoch, k, deadline_ms, out);
 }
 
-static struct backend sink_listens = {"verbs, the source dials", RDMA_OP_SEND, setup, teardown,
-				      join_sink_listens};
-static struct backend source_listens = {"verbs, the sink dials", RDMA_OP_SEND, setup, teardown,
-					join_source_listens};
-static struct backend by_turns = {"verbs, both dial by turns", RDMA_OP_SEND, setup, teardown,
-				  join_by_turns};
-static struct backend over_ipv6 = {"verbs over IPv6", RDMA_OP_SEND, setup6, teardown,
-				   join_sink_listens};
+static struct backend sink_listens = {
+	"verbs, the source dials", RDMA_OP_SEND, setup, teardown, join_sink_listens, 0, 0};
+static struct backend source_listens = {
+	"verbs, the sink dials", RDMA_OP_SEND, setup, teardown, join_source_listens, 0, 0};
+static struct backend by_turns = {
+	"verbs, both dial by turns", RDMA_OP_SEND, setup, teardown, join_by_turns, 0, 0};
+static struct backend over_ipv6 = {
+	"verbs over IPv6", RDMA_OP_SEND, setup6, teardown, join_sink_listens, 0, 0};
 
 static void transfer(const struct backend *b, unsigned blocks, uint32_t depth, uint32_t block_size)
 {

@@ -440,7 +440,7 @@ static void somebody_for(struct porter *p, unsigned lane, uint32_t least, uint32
 	assert_true(c.fd >= 0);
 	assert_null(c.verbs);
 	assert_int_equal(c.epoch, epoch);
-	assert_int_equal(c.depth, DEPTH);
+	assert_int_equal(c.terms.depth, DEPTH);
 	caller_drop(&c);
 	close_fd(never);
 }
@@ -537,7 +537,7 @@ static void test_caller_may_state_a_smaller_depth(void **state)
 	lane_hello_sign(&h, &terms.key);
 	fd = caller(p, &h);
 	assert_int_equal(porter_wait(p, 0, 0, never, clock_ms() + 10000, &c), 0);
-	assert_int_equal(c.depth, 1);
+	assert_int_equal(c.terms.depth, 1);
 	caller_drop(&c);
 	close_fd(fd);
 	close_fd(never);
