@@ -221,7 +221,7 @@ static void let_lanes_in(struct porter *p, int count)
 
 		if (porter_wait(p, lane, 3 * lane, -1, until, &c) == 0) {
 			expect((c.fd >= 0 || c.verbs) && c.epoch < UINT32_MAX);
-			expect(c.verbs || (c.depth >= 1 && c.depth <= DEPTH));
+			expect(c.verbs || (c.terms.depth >= 1 && c.terms.depth <= DEPTH));
 			caller_drop(&c);
 		}
 	}

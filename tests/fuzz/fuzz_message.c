@@ -41,6 +41,7 @@ static void agree(const struct msg_hello *peer, enum transport want, uint64_t lo
 	mine.memory = UINT64_MAX;
 	mine.lockable = lockable;
 	mine.timeout_ms = 15000;
+	mine.ciphers = 3;
 	if (terms_agree(&mine, peer, &here) < 0) {
 		expect(terms_agree(peer, &mine, &there) < 0);
 		return;
@@ -49,6 +50,8 @@ static void agree(const struct msg_hello *peer, enum transport want, uint64_t lo
 	expect(here.lanes == there.lanes && here.depth == there.depth && here.rdma == there.rdma);
 	expect(here.block_size == there.block_size && here.rails == there.rails);
 	expect(here.rdma_op == there.rdma_op && here.want == there.want);
+	expect(here.encrypt == there.encrypt && here.cipher == there.cipher);
+	expect((here.cipher == CIPHER_NONE) == (here.encrypt == ENCRYPT_OFF));
 	expect(here.lanes >= 1 && here.lanes <= mine.lanes && here.lanes <= peer->lanes);
 	expect(here.depth >= 1 && here.depth <= mine.depth && here.depth <= peer->depth);
 	expect(here.block_size <= mine.block_size && here.block_size <= peer->block_size);

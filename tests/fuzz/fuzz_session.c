@@ -70,6 +70,7 @@ static size_t hello(uint8_t kind, uint8_t *to, size_t size)
 		.memory = UINT64_MAX,
 		.timeout_ms = 1000,
 		.host_id = host_id(),
+		.ciphers = 3,
 	};
 	struct writer w = writer_of(to + FRAME_HEAD, size - FRAME_HEAD);
 
