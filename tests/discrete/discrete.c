@@ -171,7 +171,10 @@ static void parse_options(int argc, char **argv)
 /* What two ends like this one propose, and agree on. */
 static void agree_sizes(void)
 {
-	struct msg_hello source = {.role = ROLE_SOURCE, .memory = UINT64_MAX, .timeout_ms = 15000};
+	struct msg_hello source = {.role = ROLE_SOURCE,
+				   .memory = UINT64_MAX,
+				   .timeout_ms = 15000,
+				   .encrypt = ENCRYPT_OFF};
 	struct msg_hello sink;
 	struct terms terms;
 
