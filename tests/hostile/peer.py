@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 
+import sealed
 import wire
 from wire import CELL
 
@@ -201,25 +202,33 @@ class Lane:
     def __init__(self, session, sock, index=0, epoch=0, **over):
         self.session, self.sock, self.index, self.epoch = session, sock, index, epoch
         self.number = self.stored = 0
+        self.cipher = None      # of a sealed wire
         self.shape = dict(lane=index, epoch=epoch, depth=session.depth,
                           block_size=session.block_size)
         sock.settimeout(PATIENCE)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def hello(self, accepting=0, key=None, **over):
-        values = {"from": self.session.role, "accepting": accepting, **self.shape, **over}
+        values = {"from": self.session.role, "accepting": accepting, "seals": self.session.seals, **self.shape, **over}
         return wire.lane_hello(key or self.session.key, **values)
 
     def greet(self):
         """Exchanges hellos, as the connecting end."""
         self.raw(self.hello())
-        heard = self.take(wire.LANE_HELLO_SIZE)
-        return wire.parse_lane_hello(self.session.key, heard)
+        heard = wire.parse_lane_hello(self.session.key, self.take(wire.LANE_HELLO_SIZE))
+        self.begin(heard)
+        return heard
+
+    def begin(self, heard):
+        """Encrypts the blocks if either end demands it."""
+        if self.session.seals or heard["seals"]:
+            self.cipher = sealed.Cipher(self.session.cipher, self.session.key, heard["lane"], heard["epoch"])
 
     def answer(self):
         """Exchanges hellos, as the accepting end."""
         heard = wire.parse_lane_hello(self.session.key, self.take(wire.LANE_HELLO_SIZE))
         self.raw(self.hello(accepting=1))
+        self.begin(heard)
         return heard
 
     def raw(self, data):
@@ -255,7 +264,7 @@ class Lane:
         values = dict(kind=kind, lane=self.index, epoch=self.epoch, number=self.number, pos=0,
                       file=0)
         self.number += 1
-        return wire.block(data, **{**values, **over})
+        return (self.cipher.block if self.cipher else wire.block)(data, **{**values, **over})
 
     def records(self, *records):
         return self.raw(self.block(b"".join(records)))
@@ -275,8 +284,10 @@ class Lane:
 
     # -- as a sink
     def take_block(self):
-        head = wire.parse_block_head(self.take(64))
-        return head, self.take(head["len"])
+        raw = self.take(64)
+        head = wire.parse_block_head(raw)
+        data = self.take(head["len"])
+        return head, self.cipher.open(raw, data) if self.cipher else data
 
     def grant(self, stored, **over):
         return self.raw(wire.credit(**{"epoch": self.epoch, "stored": stored, **over}))
@@ -293,6 +304,7 @@ class Session:
         self.nonce = os.urandom(32)
         self.lanes = []
         self.results = []
+        self.seals = self.cipher = 0
 
     def our_hello(self, theirs, **over):
         values = dict({"rdma_op": 0, "rails": 0, "encrypt": 0, "ciphers": 0, **theirs}, role=self.role, nonce=self.nonce, host="mallory", lockable=0,
@@ -307,6 +319,9 @@ class Session:
         self.count = min(theirs["lanes"], ours["lanes"])
         self.depth = min(theirs["depth"], ours["depth"])
         self.block_size = min(theirs["block_size"], ours["block_size"])
+        wish = ours["encrypt"] or theirs["encrypt"]
+        self.seals = int(wish == 1 or (wish == 0 and ours["host_id"] != theirs["host_id"]))
+        self.cipher = sealed.choose(ours["ciphers"], theirs["ciphers"])
         nonces = (self.nonce, theirs["nonce"])
         self.key = wire.Key(self.secret, *(nonces if self.role == SOURCE else nonces[::-1]))
         return theirs

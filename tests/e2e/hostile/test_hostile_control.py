@@ -56,8 +56,8 @@ ANYTHING = {
     "CANCEL-0": dict(signo=0),
     "CANCEL-255": dict(signo=255),
 }
-VERDICT = dict(code=0, host="", text="", **TOTAL_NONE, transport=0, lanes=0, how="", why="", ns=0,
-               **peer.TIMES_NONE, **peer.COUNTS_NONE)
+VERDICT = dict(code=0, host="", text="", **TOTAL_NONE, transport=0, lanes=0, how="", why="",
+               encrypted=0, cipher=0, ns=0, **peer.TIMES_NONE, **peer.COUNTS_NONE)
 
 
 def say(e, what):
@@ -131,7 +131,9 @@ def test_invalid_hello_fails(arena, what):
     dict(lanes=64, depth=1024, block_size=4 << 20, memory=U64, lockable=U64),
     dict(lanes=1, depth=1, block_size=4096), dict(timeout_ms=0), dict(timeout_ms=2**31 - 1),
     dict(features=U64), dict(memory=200000), dict(host=b"\xff\x1b[31m"), dict(host_id=0),
-], ids=["the-most", "the-least", "timeout-0", "timeout-2^31-1", "features", "memory", "host", "another-host"])
+    dict(host_id=0, ciphers=2), dict(host_id=0, encrypt=2, ciphers=0), dict(encrypt=1), dict(encrypt=1, ciphers=U32),
+], ids=["the-most", "the-least", "timeout-0", "timeout-2^31-1", "features", "memory", "host", "another-host",
+        "another-host-chacha", "another-host-off", "encrypt-on", "all-ciphers"])
 def test_valid_hello_is_accepted(arena, over):
     """The smaller of each value is agreed on, and the copy succeeds."""
     e = arena.sink().orders()
