@@ -116,7 +116,7 @@ struct lane_setup {
 	/* Neither compute nor check hashes. For benchmarks only; both ends must agree. */
 	bool unchecked;
 	/* For encrypted blocks: enum cipher_kind, and the keys are made of key, which must outlive
-	 * lane_open() only. 0: this lane cannot have encrypted wires. */
+	 * the lane. 0: this lane cannot have encrypted wires. */
 	unsigned cipher;
 	const struct lane_key *key;
 	uint64_t rekey_bytes; /* that one key encrypts; 0: CIPHER_REKEY */
