@@ -16,6 +16,8 @@
 struct host near, far;
 unsigned slow = 1;
 enum rdma_op door_op = RDMA_OP_SEND;
+unsigned door_cipher;
+const struct lane_key door_key = {.secret = "of the session", .nonces = {"a", "b"}};
 bool door_iwarp, door_software;
 const char *door_adapter = "";
 
@@ -271,6 +273,38 @@ int door_never(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 	return fail_as(OUT_PROTOCOL, "this lane is not to be used");
 }
 
+int door_pair_open(void **state)
+{
+	struct door *d = calloc(1, sizeof *d);
+
+	*state = d;
+	return d ? door_open(d, NULL) : -1;
+}
+
+void door_pair_close(void *state)
+{
+	door_close(state);
+	free(state);
+}
+
+int door_join_as(enum lane_side listens, void *state, struct lane *l, uint32_t epoch,
+		 const struct lane_key *key, uint64_t deadline_ms, struct wire **out)
+{
+	if (lane_side_of(l) == listens) {
+		host_enter(&far);
+		return door_take(state, l, epoch, key, deadline_ms, out);
+	}
+	host_enter(&near);
+	return door_dial(state, l, epoch, key, deadline_ms, out);
+}
+
+int door_join_by_turns(void *state, struct lane *l, uint32_t epoch, const struct lane_key *key,
+		       uint64_t deadline_ms, struct wire **out)
+{
+	return door_join_as(epoch % 2 ? LANE_SOURCE : LANE_SINK, state, l, epoch, key, deadline_ms,
+			    out);
+}
+
 struct lane *door_lane(enum lane_side side, uint32_t depth, uint32_t block_size, lane_mend_fn mend,
 		       void *ctx)
 {
@@ -278,9 +312,14 @@ struct lane *door_lane(enum lane_side side, uint32_t depth, uint32_t block_size,
 				 .depth = depth,
 				 .block_size = block_size,
 				 .rdma_op = door_op,
+				 .cipher = door_cipher,
+				 .key = &door_key,
 				 .mend = mend,
 				 .mend_ctx = ctx};
 	struct lane *l;
 
-	return lane_open(&how, &l) ? NULL : l;
+	if (lane_open(&how, &l))
+		return NULL;
+	lane_demand_seal(l, door_cipher != 0);
+	return l;
 }

@@ -28,6 +28,10 @@ extern unsigned slow;
 
 /* The data operation: SLUICE_RDMA_OP as for --rdma-op; SEND if it is not set. */
 extern enum rdma_op door_op;
+/* Of the lanes of door_lane(), which then demand it: enum cipher_kind, 0 unless a test sets it. Its
+ * keys are made of door_key. */
+extern unsigned door_cipher;
+extern const struct lane_key door_key;
 
 /* The adapter is an iWARP adapter: it has no write with immediate. */
 extern bool door_iwarp;
@@ -63,6 +67,14 @@ int door_take(struct door *d, struct lane *l, uint32_t epoch, const struct lane_
 	      uint64_t deadline_ms, struct wire **out);
 int door_dial(struct door *d, struct lane *l, uint32_t epoch, const struct lane_key *key,
 	      uint64_t deadline_ms, struct wire **out);
+
+/* For a struct backend: a door as its state, and which side listens. */
+int door_pair_open(void **state);
+void door_pair_close(void *state);
+int door_join_as(enum lane_side listens, void *state, struct lane *l, uint32_t epoch,
+		 const struct lane_key *key, uint64_t deadline_ms, struct wire **out);
+int door_join_by_turns(void *state, struct lane *l, uint32_t epoch, const struct lane_key *key,
+		       uint64_t deadline_ms, struct wire **out);
 
 /*
  * Lane 0 of one end, with door_op, NULL on failure; and a mend function for a lane that gets no

@@ -32,14 +32,6 @@ static const struct lane_key key = {.secret = "of the session", .nonces = {"a", 
 
 /* ---- pairs of lanes ------------------------------------------------------------------- */
 
-static int setup(void **state)
-{
-	struct door *d = calloc(1, sizeof *d);
-
-	*state = d;
-	return d ? door_open(d, NULL) : -1;
-}
-
 static int setup6(void **state)
 {
 	struct door *d = calloc(1, sizeof *d);
@@ -48,49 +40,41 @@ static int setup6(void **state)
 	return d ? door_open(d, far.address6) : -1;
 }
 
-static void teardown(void *state)
-{
-	door_close(state);
-	free(state);
-}
-
-static int join_as(enum lane_side listens, struct door *d, struct lane *l, uint32_t epoch,
-		   const struct lane_key *k, uint64_t deadline_ms, struct wire **out)
-{
-	if (lane_side_of(l) == listens) {
-		host_enter(&far);
-		return door_take(d, l, epoch, k, deadline_ms, out);
-	}
-	host_enter(&near);
-	return door_dial(d, l, epoch, k, deadline_ms, out);
-}
-
 static int join_sink_listens(void *state, struct lane *l, uint32_t epoch, const struct lane_key *k,
 			     uint64_t deadline_ms, struct wire **out)
 {
-	return join_as(LANE_SINK, state, l, epoch, k, deadline_ms, out);
+	return door_join_as(LANE_SINK, state, l, epoch, k, deadline_ms, out);
 }
 
 static int join_source_listens(void *state, struct lane *l, uint32_t epoch,
 			       const struct lane_key *k, uint64_t deadline_ms, struct wire **out)
 {
-	return join_as(LANE_SOURCE, state, l, epoch, k, deadline_ms, out);
+	return door_join_as(LANE_SOURCE, state, l, epoch, k, deadline_ms, out);
 }
 
-static int join_by_turns(void *state, struct lane *l, uint32_t epoch, const struct lane_key *k,
-			 uint64_t deadline_ms, struct wire **out)
-{
-	return join_as(epoch % 2 ? LANE_SOURCE : LANE_SINK, state, l, epoch, k, deadline_ms, out);
-}
-
-static struct backend sink_listens = {
-	"verbs, the source dials", RDMA_OP_SEND, setup, teardown, join_sink_listens, 0, 0};
-static struct backend source_listens = {
-	"verbs, the sink dials", RDMA_OP_SEND, setup, teardown, join_source_listens, 0, 0};
-static struct backend by_turns = {
-	"verbs, both dial by turns", RDMA_OP_SEND, setup, teardown, join_by_turns, 0, 0};
+static struct backend sink_listens = {"verbs, the source dials",
+				      RDMA_OP_SEND,
+				      door_pair_open,
+				      door_pair_close,
+				      join_sink_listens,
+				      0,
+				      0};
+static struct backend source_listens = {"verbs, the sink dials",
+					RDMA_OP_SEND,
+					door_pair_open,
+					door_pair_close,
+					join_source_listens,
+					0,
+					0};
+static struct backend by_turns = {"verbs, both dial by turns",
+				  RDMA_OP_SEND,
+				  door_pair_open,
+				  door_pair_close,
+				  door_join_by_turns,
+				  0,
+				  0};
 static struct backend over_ipv6 = {
-	"verbs over IPv6", RDMA_OP_SEND, setup6, teardown, join_sink_listens, 0, 0};
+	"verbs over IPv6", RDMA_OP_SEND, setup6, door_pair_close, join_sink_listens, 0, 0};
 
 static void transfer(const struct backend *b, unsigned blocks, uint32_t depth, uint32_t block_size)
 {

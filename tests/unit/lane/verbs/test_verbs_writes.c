@@ -17,13 +17,12 @@
 #include <cmocka.h>
 #undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include "base/clock.h"
+#include "lane/cipher.h"
 #include "lane/seal.h"
 #include "lane/verbs/verbs_impl.h"
 #include "verbs_door.h"
 
 enum { LIMIT_MS = 30000, SKIPPED = 77, DEPTH = 4, SIZE = 16384, LEN = 1000 };
-
-static const struct lane_key key = {.secret = "of the session", .nonces = {"a", "b"}};
 
 /* ---- a source that the test controls, and a sink --------------------------------------- */
 
@@ -31,6 +30,7 @@ struct scene {
 	struct door door;
 	struct lane *source, *sink;
 	struct verbs *v; /* the source's wire, or NULL: */
+	struct cipher *cipher; /* of the source, or NULL */
 	struct failure refused;
 	unsigned said;
 
@@ -49,7 +49,7 @@ static int take_once(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 
 	if (epoch > 0)
 		return fail_as(OUT_PEER_LOST, "not mended: %s", why);
-	if (door_take(&s->door, l, epoch, &key, clock_ms() + LIMIT_MS, &w))
+	if (door_take(&s->door, l, epoch, &door_key, clock_ms() + LIMIT_MS, &w))
 		return -1;
 	return lane_attach(l, w, 0);
 }
@@ -84,7 +84,8 @@ static void *dial_there(void *arg)
 {
 	struct dialing *d = arg;
 
-	d->rc = door_dial(&d->scene->door, d->scene->source, 0, &key, d->deadline_ms, &d->wire);
+	d->rc = door_dial(&d->scene->door, d->scene->source, 0, &door_key, d->deadline_ms,
+			  &d->wire);
 	d->why = *failed();
 	return NULL;
 }
@@ -102,6 +103,12 @@ static void scene_open(struct scene *s, enum rdma_op source_op)
 	door_op = op;
 	assert_non_null(s->sink);
 	assert_non_null(s->source);
+	if (door_cipher) {
+		assert_int_equal(cipher_open((enum cipher_kind)door_cipher, &door_key, 0,
+					     CIPHER_REKEY, &s->cipher),
+				 0);
+		assert_int_equal(cipher_begin(s->cipher, 0), 0);
+	}
 	assert_int_equal(pthread_create(&s->thread, NULL, sink_thread, s), 0);
 	host_call(&near, dial_there, &d);
 	if (d.rc)
@@ -121,6 +128,7 @@ static void scene_close(struct scene *s, bool abort)
 	lane_close(s->source);
 	lane_close(s->sink);
 	door_close(&s->door);
+	cipher_close(s->cipher);
 }
 
 static void assert_sink_ends(struct scene *s, enum outcome code, const char *text)
@@ -143,6 +151,11 @@ static struct block *make_block(struct scene *s, unsigned number, enum block_kin
 	b->kind = (uint8_t)kind;
 	b->len = LEN;
 	memset(b->data, 'a' + (int)number, LEN);
+	b->encrypted = false;
+	if (s->cipher) {
+		assert_int_equal(seal_encrypt(b, s->cipher, 0, 0, NULL), 0);
+		return b;
+	}
 	block_seal(b);
 	seal_head(b, 0, 0);
 	return b;
@@ -372,6 +385,7 @@ static bool filled_with(const volatile uint8_t *at, uint8_t byte)
 /*
  * The source overwrites a block while the sink holds it and has granted no credit for its slot:
  * records and their head are copied and safe; an extent is not, which shows that the write arrived.
+ * Of encrypted blocks both are.
  */
 static void overwrite(enum block_kind kind)
 {
@@ -384,6 +398,7 @@ static void overwrite(enum block_kind kind)
 	send_first(&s, kind);
 	await_first(&s);
 	slot = lane_pool(s.sink)->blocks[0].data;
+	assert_true(!s.cipher || !filled_with(slot, 'a')); /* decrypted elsewhere */
 	assert_int_equal(s.held->len, LEN);
 	assert_true(filled_with(s.held->data, 'a'));
 	b = &s.v->pool->blocks[1];
@@ -394,7 +409,7 @@ static void overwrite(enum block_kind kind)
 			abort();
 		sleep_ms(1);
 	}
-	assert_true(filled_with(s.held->data, kind == BLOCK_RECORDS ? 'a' : 'x'));
+	assert_true(filled_with(s.held->data, kind == BLOCK_RECORDS || s.cipher ? 'a' : 'x'));
 	assert_int_equal(s.held->len, LEN);
 	assert_int_equal(s.held->kind, kind);
 	assert_int_equal(s.held->number, 0);
@@ -406,6 +421,35 @@ static void test_records_are_safe_from_overwrites_while_in_use(void **state)
 	(void)state;
 	overwrite(BLOCK_RECORDS);
 	overwrite(BLOCK_EXTENT);
+}
+
+static void test_encrypted_blocks_are_safe_from_overwrites(void **state)
+{
+	(void)state;
+	for (door_cipher = CIPHER_AES_256_GCM; door_cipher <= CIPHER_CHACHA20_POLY1305;
+	     door_cipher++) {
+		overwrite(BLOCK_RECORDS);
+		overwrite(BLOCK_EXTENT);
+	}
+	door_cipher = CIPHER_NONE;
+}
+
+/* A valid head and data that its writer could make without the key. */
+static void test_clear_block_on_an_encrypted_wire_is_damage(void **state)
+{
+	struct cipher *own;
+	struct scene s;
+
+	(void)state;
+	door_cipher = CIPHER_AES_256_GCM;
+	scene_open(&s, door_op);
+	own = s.cipher;
+	s.cipher = NULL;
+	send_first(&s, BLOCK_EXTENT);
+	s.cipher = own;
+	assert_sink_ends(&s, OUT_PEER_LOST, "block 0 arrived damaged");
+	assert_int_equal(s.came, 0);
+	door_cipher = CIPHER_NONE;
 }
 
 /* Ends that do not agree on the operation find out before anything is written. */
@@ -431,6 +475,8 @@ int main(void)
 		cmocka_unit_test(test_write_beyond_the_ring_breaks_the_wire),
 		cmocka_unit_test(test_the_completion_that_broke_the_wire_is_its_reason),
 		cmocka_unit_test(test_records_are_safe_from_overwrites_while_in_use),
+		cmocka_unit_test(test_encrypted_blocks_are_safe_from_overwrites),
+		cmocka_unit_test(test_clear_block_on_an_encrypted_wire_is_damage),
 		cmocka_unit_test(test_ends_with_different_operations_fail),
 	};
 	int failures = 0;
