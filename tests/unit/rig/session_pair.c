@@ -585,7 +585,7 @@ void pair_close(struct pair *p)
 		worker_join(&p->relay);
 		close_fd(p->relay_stop);
 	}
-	if (p->through_proxy)
+	if (p->proxy.worker.running)
 		proxy_close(&p->proxy);
 	for (unsigned i = 0; i < p->held_count; i++)
 		free(p->held[i].body);

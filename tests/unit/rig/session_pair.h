@@ -102,7 +102,7 @@ struct pair {
 	unsigned held_count;
 	struct worker relay;
 	int relay_stop;
-	bool through_proxy;
+	bool through_proxy; /* offers name the proxy; set it before the pair is open */
 	struct proxy proxy;
 };
 

@@ -491,7 +491,6 @@ static void test_dialed_address_serves_lanes_and_clear_text_is_reported(void **s
 	assert_true(await_count(&lines_written, 2));
 	pause_ms(50);
 	log_to(NULL);
-	p.through_proxy = true;
 	assert_int_equal(transport_of(SOURCE, why), TRANSPORT_TCP);
 	assert_true(p.proxy.came >= 2);
 	assert_int_equal(lines_that_say("data is sent in the clear over TCP to far "
@@ -534,7 +533,6 @@ static void test_encryption_by_wish(void **state)
 		p.ends[SINK].o.encrypt = cases[i].sink;
 		opened();
 		carried(100);
-		p.through_proxy = cases[i].apart;
 		for (unsigned e = 0; e < 2; e++) {
 			assert_int_equal(session_encrypted(p.ends[e].s, &cipher), cases[i].want);
 			assert_int_equal(cipher != CIPHER_NONE, cases[i].want != ENCRYPTED_NONE);
