@@ -12,6 +12,8 @@ static const double processors_within_host = 0.5;
 /* --bwlimit is the bound if the rate reaches this share of it, and lanes were held back for at
  * least this share of the time. */
 static const double limit_reached = 0.9, min_held_back = 0.02;
+/* A smaller share for encryption is not printed. */
+static const double min_encryption = 0.02;
 /* Share of the window that is in flight on average when the window is the bound. */
 static const double window_full = 0.7;
 
@@ -40,26 +42,34 @@ static double lanes_ns(const struct bound_facts *f)
 	return max_double((double)f->source->ns_longest, (double)f->sink->ns_longest);
 }
 
+/* Counts what an end's lanes did beside their input or output; returns the share of all of it. */
+static double add_shares(const struct msg_times *t, double io, double ns, struct bound *b)
+{
+	double held_back = compute_share((double)t->ns_paced / t->used, ns);
+	double encryption = compute_share((double)t->ns_cipher / t->used, ns);
+
+	b->held_back = max_double(b->held_back, held_back);
+	b->encryption = max_double(b->encryption, encryption);
+	return io + held_back + encryption;
+}
+
 /* The time in which the sink finishes alone counts for both ends: the source's lanes idle in it. */
 static void find_shares(const struct bound_facts *f, struct bound *b)
 {
 	const struct msg_times *source = f->source, *sink = f->sink;
-	double finish = (double)sink->ns_finish, busy = 0, held_back;
+	double finish = (double)sink->ns_finish, busy = 0;
 
 	if (source->used) {
 		double ns = (double)source->ns_longest + finish;
 
 		b->source = compute_share((double)source->ns_busiest, ns);
-		b->held_back = compute_share((double)source->ns_paced / source->used, ns);
-		busy = b->source + b->held_back;
+		busy = add_shares(source, b->source, ns, b);
 	}
 	if (sink->used) {
 		double ns = (double)sink->ns_longest + finish;
 
 		b->sink = compute_share((double)sink->ns_busiest + finish, ns);
-		held_back = compute_share((double)sink->ns_paced / sink->used, ns);
-		busy = max_double(busy, b->sink + held_back);
-		b->held_back = max_double(b->held_back, held_back);
+		busy = max_double(busy, add_shares(sink, b->sink, ns, b));
 	}
 	b->network = busy < 1 ? 1 - busy : 0;
 }
@@ -117,12 +127,21 @@ static const char *const sources[STAGE_KINDS] = {"source", "source disk", "sourc
 static const char *const targets[STAGE_KINDS] = {"target", "target disk", "target pipe",
 						 "target memory"};
 
+/* Also if the processors are full: then it is what fills them. */
+static bool is_encryption(const struct bound *b)
+{
+	return b->encryption >= min_encryption &&
+	       b->encryption >= max_double(b->source, max_double(b->sink, b->network));
+}
+
 static const char *name_bound(const struct bound_facts *f, const struct bound *b)
 {
 	bool source = b->source >= 0, sink = b->sink >= 0;
 
 	if (is_limited(f, b))
 		return "--bwlimit";
+	if (is_encryption(b))
+		return "encryption";
 	if (b->processors >= processors_full)
 		return "processors";
 	if (sink && b->sink >= b->source && b->sink >= b->network)
@@ -146,6 +165,7 @@ void bound_find(const struct bound_facts *f, struct bound *b)
 		.name = "nothing that could be measured",
 		.source = -1,
 		.sink = -1,
+		.encryption = -1,
 		.network = -1,
 		.held_back = -1,
 		.processors = -1,
@@ -179,6 +199,8 @@ void bound_print(const struct bound *b, FILE *to)
 	if (!b->found)
 		return;
 	print_share(&before, "source busy", b->source, to);
+	if (b->encryption >= min_encryption)
+		print_share(&before, "encryption", b->encryption, to);
 	print_share(&before, "network", b->network, to);
 	print_share(&before, "sink busy", b->sink, to);
 	if (b->held_back >= min_held_back)
@@ -203,6 +225,7 @@ void bound_json(const struct bound *b, FILE *to)
 {
 	fprintf(to, ", \"bound_by\": \"%s\"", b->name);
 	json_share("source_busy", b->source, to);
+	json_share("encryption", b->encryption, to);
 	json_share("network", b->network, to);
 	json_share("sink_busy", b->sink, to);
 	json_share("held_back", b->held_back, to);
@@ -232,6 +255,7 @@ void times_join(struct msg_times *to, const struct msg_times *more)
 	sum.ns_store += to->ns_store;
 	sum.ns_finish += to->ns_finish;
 	sum.ns_cpu += to->ns_cpu;
+	sum.ns_cipher += to->ns_cipher;
 	sum.ns_hottest += to->ns_hottest;
 	sum.ns_busiest += to->ns_busiest;
 	sum.ns_longest += to->ns_longest;

@@ -9,7 +9,8 @@
  * source's threads read, or the sink's threads write. If both ends wait, the bound lies between
  * them. It is the window if the bytes that may be in flight are no more than what the reached rate
  * transmits in a round-trip time. Threads that compute or wait for a processor wait for none of
- * these, however it looks from outside.
+ * these, however it looks from outside. What takes the most time of a lane is the bound, if that is
+ * encryption.
  */
 
 #include <stdbool.h>
@@ -27,7 +28,8 @@ struct bound {
 	const char *name; /* "target disk" */
 	bool found; /* else there was nothing to measure */
 	double source, sink; /* share of time that the end was busy */
-	double network; /* share that the busier end waited */
+	double encryption; /* share that the lanes of the end with the most of it encrypted */
+	double network; /* share that the busier end did neither */
 	double held_back; /* by --bwlimit */
 	double processors; /* share that threads ran or were ready to run */
 	uint64_t window; /* bytes that could be in flight; 0: unknown */

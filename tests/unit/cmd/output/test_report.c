@@ -19,8 +19,8 @@
 /* Two lanes that ran for ten seconds each: tenths of a second, summed over the lanes. */
 struct given {
 	const char *name; /* the expected name */
-	unsigned fill, free, send, idle, paced;
-	unsigned block, store, sink_paced;
+	unsigned fill, free, send, idle, paced, encrypt;
+	unsigned block, store, sink_paced, decrypt;
 	unsigned finish; /* of the sink as a whole, not of each lane */
 	unsigned source_cpu, source_queued, sink_cpu, sink_queued; /* also summed over the lanes */
 	unsigned source_kind, sink_kind, cpus;
@@ -51,6 +51,7 @@ static void find(const struct given *g, struct bound *b)
 		.ns_send = tenths(g->send),
 		.ns_idle = tenths(g->idle),
 		.ns_paced = tenths(g->paced),
+		.ns_cipher = tenths(g->encrypt),
 		.ns_cpu = tenths(g->source_cpu),
 		.ns_hottest = tenths(g->source_cpu + g->source_queued) / 2,
 		.ns_busiest = tenths(g->fill) / 2,
@@ -63,6 +64,7 @@ static void find(const struct given *g, struct bound *b)
 		.cpus = (uint16_t)(g->cpus ? g->cpus : 64),
 		.block = 256 << 10,
 		.ns_paced = tenths(g->sink_paced),
+		.ns_cipher = tenths(g->decrypt),
 		.ns_block = tenths(g->block),
 		.ns_store = tenths(g->store),
 		.ns_finish = tenths(g->finish),
@@ -154,6 +156,21 @@ static const struct given cases[] = {
 	 .source_cpu = 110, .sink_cpu = 100},
 	{"network", .fill = 20, .free = 80, .send = 100, .block = 190, .store = 10,
 	 .source_cpu = 30, .sink_cpu = 20, .same_host = true},
+	/* What takes the most time of a lane, also if that fills a processor. */
+	{"encryption", .fill = 40, .free = 10, .send = 150, .encrypt = 130, .block = 180,
+	 .store = 20, .decrypt = 90},
+	{"encryption", .fill = 20, .free = 150, .send = 30, .encrypt = 25, .block = 180,
+	 .store = 20, .decrypt = 140},
+	{"encryption", .fill = 50, .send = 150, .encrypt = 145, .block = 180, .store = 20,
+	 .decrypt = 90, .source_cpu = 195},
+	{"processors", .fill = 110, .send = 90, .encrypt = 85, .block = 180, .store = 20,
+	 .decrypt = 90, .source_cpu = 195},
+	{"source disk", .fill = 110, .send = 90, .encrypt = 85, .block = 180, .store = 20,
+	 .decrypt = 90, .source_kind = KIND_DISK},
+	{"network", .fill = 20, .free = 60, .send = 120, .encrypt = 50, .block = 190, .store = 10,
+	 .decrypt = 45},
+	{"--bwlimit", .fill = 10, .paced = 160, .send = 30, .encrypt = 28, .block = 195, .store = 5,
+	 .decrypt = 25},
 	/* A limit that the user set precedes them. */
 	{"--bwlimit", .fill = 10, .paced = 190, .block = 100, .store = 100, .sink_cpu = 185},
 	/* One end sends no times. */
@@ -270,6 +287,8 @@ static void bound_is_printed_with_its_numbers(void **state)
 	const struct given disk = {"target disk", .fill = 24,   .free = 176,
 				   .block = 6,    .store = 194, .sink_kind = KIND_DISK,
 				   .sink_cpu = 20};
+	const struct given sealed = {"encryption",   .fill = 40,   .free = 10,  .send = 150,
+				     .encrypt = 130, .block = 180, .store = 20, .decrypt = 90};
 	const struct given held = {"--bwlimit", .fill = 10, .paced = 190, .block = 195, .store = 5};
 	const struct given alone = {"source disk", .fill = 120, .free = 80,
 				    .source_kind = KIND_DISK};
@@ -283,10 +302,14 @@ static void bound_is_printed_with_its_numbers(void **state)
 	find(&disk, &b);
 	assert_string_equal(said(&b, bound_print),
 			    "target disk (source busy 12 %, network 3 %, sink busy 97 %)");
-	assert_string_equal(said(&b, bound_json),
-			    ", \"bound_by\": \"target disk\", \"source_busy\": 0.120, \"network\": "
-			    "0.030, \"sink_busy\": 0.970, \"held_back\": 0.000, \"processors\": "
-			    "0.100, \"window\": 6291456, \"round_trip_us\": 0");
+	assert_string_equal(
+		said(&b, bound_json),
+		", \"bound_by\": \"target disk\", \"source_busy\": 0.120, "
+		"\"encryption\": 0.000, \"network\": 0.030, \"sink_busy\": 0.970, \"held_back\": 0.000, \"processors\": "
+		"0.100, \"window\": 6291456, \"round_trip_us\": 0");
+	find(&sealed, &b);
+	assert_string_equal(said(&b, bound_print), "encryption (source busy 20 %, encryption 65 %, "
+						   "network 15 %, sink busy 10 %)");
 	find(&held, &b);
 	assert_string_equal(said(&b, bound_print), "--bwlimit (source busy 5 %, network 0 %, sink "
 						   "busy 2 %, held back 95 %)");
@@ -298,14 +321,19 @@ static void bound_is_printed_with_its_numbers(void **state)
 static void sessions_add_up(void **state)
 {
 	struct msg_times all = {0}, none = {0};
-	struct msg_times first = {
-		.kind = KIND_DISK, .used = 2, .ns_fill = 1, .ns_store = 2, .moved = 3};
+	struct msg_times first = {.kind = KIND_DISK,
+				  .used = 2,
+				  .ns_fill = 1,
+				  .ns_store = 2,
+				  .moved = 3,
+				  .ns_cipher = 4};
 	struct msg_times second = {.kind = KIND_PIPE,
 				   .used = 1,
 				   .ns_fill = 10,
 				   .ns_store = 20,
 				   .moved = 30,
-				   .ns_cpu = 40};
+				   .ns_cpu = 40,
+				   .ns_cipher = 50};
 
 	(void)state;
 	times_join(&all, &first);
@@ -317,6 +345,7 @@ static void sessions_add_up(void **state)
 	assert_int_equal(all.ns_store, 22);
 	assert_int_equal(all.moved, 33);
 	assert_int_equal(all.ns_cpu, 40);
+	assert_int_equal(all.ns_cipher, 54);
 }
 
 static unsigned writes;
