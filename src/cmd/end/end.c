@@ -35,6 +35,7 @@ struct end {
 	struct end_work work;
 	struct scratch disk; /* rdbench's; fd -1 */
 	int clones; /* a socket to the other end; 0: none */
+	struct failure deaf; /* why the conductor's frames can't be read; OUT_DONE: they can */
 	bool verdict_sent;
 	struct msg_progress last_progress; /* as sent */
 };
@@ -303,6 +304,8 @@ static void read_cancel(void *ctx)
 		rc = frame_read(e->channel, &e->framer, clock_ms(), &f);
 		if (rc < 0 && failed()->code == OUT_TIMEOUT)
 			return;
+		if (rc < 0)
+			e->deaf = *failed();
 		if (rc <= 0 || f.type == MSG_CANCEL)
 			cancel(SIGTERM);
 	}
@@ -330,7 +333,7 @@ static int run_probe(struct end *e)
 
 	if (bench_disk_open(&e->work.orders, &stopper, &e->disk) ||
 	    bench_disk_probe(&e->work.orders, &e->disk, &e->work.tally, read_cancel, e)) {
-		f = *failed();
+		f = e->deaf.code == OUT_DONE ? *failed() : e->deaf;
 		send_verdict(e, &f, "");
 		return fail_again(&f);
 	}
