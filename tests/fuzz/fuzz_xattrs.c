@@ -201,11 +201,12 @@ static void store(int fd, struct xattrs *x, const struct rules *r, struct owners
 {
 	bool acls, others;
 
-	if (!xattrs_whole(x) || xattrs_check(x, r) || xattrs_localize(x, o, r->numeric_ids)) {
+	if (!xattrs_whole(x) || xattrs_check(x, "file", r) ||
+	    xattrs_localize(x, "file", o, r->numeric_ids)) {
 		expect(!xattrs_whole(x) || failed()->code == OUT_PROTOCOL);
 		return;
 	}
-	expect(xattrs_check(x, r) == 0);
+	expect(xattrs_check(x, "file", r) == 0);
 	xattrs_differ(fd, x, r, &acls, &others);
 	xattrs_set(fd, "file", x, r);
 	expect(xattrs_group_without(fd, x) <= 7);

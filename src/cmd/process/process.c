@@ -60,9 +60,13 @@ void process_start_log(const struct options *o)
 int process_flush_stdout(void)
 {
 	static int first;
+	bool failed_before = ferror(stdout), failed_now;
 
+	/* What was not written stays in the buffer. */
+	while ((failed_now = fflush(stdout) != 0) && errno == EINTR && !failed_before)
+		clearerr(stdout);
 	/* An earlier write may have failed: stdout may be unbuffered, or its buffer full. */
-	if ((fflush(stdout) || ferror(stdout)) && !first)
+	if ((failed_now || failed_before) && !first)
 		first = errno;
 	return first;
 }

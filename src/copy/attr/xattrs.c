@@ -217,7 +217,7 @@ bool xattrs_whole(const struct xattrs *x)
 	return !last || last->received == last->size;
 }
 
-int xattrs_check(const struct xattrs *x, const struct rules *r)
+int xattrs_check(const struct xattrs *x, const char *of, const struct rules *r)
 {
 	for (size_t i = 0; x && i < x->count; i++) {
 		const struct xattr *a = &x->list[i];
@@ -233,7 +233,7 @@ int xattrs_check(const struct xattrs *x, const struct rules *r)
 			continue;
 		e = calloc(acl_room(a->size) + 1, sizeof *e);
 		if (!e)
-			return fail_as(OUT_MEMORY, "allocate an ACL: %m");
+			return fail_as(OUT_MEMORY, "allocate an ACL of %s: %m", of);
 		n = acl_decode(a->value, a->size, e);
 		free(e);
 		if (n < 0)
@@ -265,14 +265,15 @@ size_t acl_tidy(struct acl_entry *e, size_t count)
 	return n;
 }
 
-static int acl_localize(struct xattrs *x, struct xattr *a, struct owners *o, bool numeric)
+static int acl_localize(struct xattrs *x, struct xattr *a, const char *of, struct owners *o,
+			bool numeric)
 {
 	struct acl_entry *e = calloc(acl_room(a->size) + 1, sizeof *e);
 	uint32_t size;
 	int n;
 
 	if (!e)
-		return fail_as(OUT_MEMORY, "allocate an ACL: %m");
+		return fail_as(OUT_MEMORY, "allocate an ACL of %s: %m", of);
 	n = acl_decode(a->value, a->size, e);
 	for (int i = 0; i < n; i++) {
 		if (e[i].id != ACL_NO_ID)
@@ -290,11 +291,11 @@ static int acl_localize(struct xattrs *x, struct xattr *a, struct owners *o, boo
 	return n < 0 ? -1 : 0;
 }
 
-int xattrs_localize(struct xattrs *x, struct owners *o, bool numeric)
+int xattrs_localize(struct xattrs *x, const char *of, struct owners *o, bool numeric)
 {
 	for (size_t i = 0; x && i < x->count; i++) {
 		if (xattr_kind(x->list[i].name) == XATTR_ACL &&
-		    acl_localize(x, &x->list[i], o, numeric))
+		    acl_localize(x, &x->list[i], of, o, numeric))
 			return -1;
 	}
 	return 0;

@@ -34,10 +34,11 @@ bool xattrs_next_piece(const struct xattrs *x, size_t *at, uint32_t *pos, size_t
 int xattrs_add(struct xattrs **x, const struct record_xattr *piece);
 /* Have all pieces of all values arrived? */
 bool xattrs_whole(const struct xattrs *x);
-/* -1, OUT_PROTOCOL: a name is one that the user did not ask for, or that is never set. */
-int xattrs_check(const struct xattrs *x, const struct rules *r);
+/* of: what has them, for messages.  -1, OUT_PROTOCOL: a name is one that the user did not ask for,
+ * or that is never set. */
+int xattrs_check(const struct xattrs *x, const char *of, const struct rules *r);
 /* Translates the ids in ACLs to this host's. */
-int xattrs_localize(struct xattrs *x, struct owners *o, bool numeric);
+int xattrs_localize(struct xattrs *x, const char *of, struct owners *o, bool numeric);
 /*
  * Makes fd have exactly the attributes x (NULL: none) of the kinds that r asks for: sets these, and
  * removes others.  Does not touch kinds that r does not ask for, nor trusted.* unless this process

@@ -211,7 +211,9 @@ int content_digest_of(int fd, const char *shown, uint64_t base, uint64_t size,
 	if (d == CONTENT_NONE)
 		return 0;
 	rc = content_open(&c, d);
-	if (rc == 0)
+	if (rc < 0)
+		rc = fail_as(failed()->code, "read %s: %s", shown, failed()->text);
+	else
 		rc = content_read(&c, fd, shown, base, size, s);
 	if (rc == 0)
 		rc = content_end(&c, out);

@@ -18,7 +18,7 @@ int taken_add(struct taken *t, const char *name)
 		return fail_as(OUT_PROTOCOL, "names in the target need more than %d MiB of memory",
 			       BYTES_MAX >> 20);
 	if (ARRAY_ROOM(t->names, t->count, t->room, 1) || !(t->names[t->count] = strdup(name)))
-		return fail_as(OUT_MEMORY, "record a name in the target: %m");
+		return fail_as(OUT_MEMORY, "record the name %s in the target: %m", name);
 	t->count++;
 	return 0;
 }

@@ -143,7 +143,7 @@ static int fail_backup_dir(const struct place *p, const char *dir, const char *o
  * missing. */
 static int open_backup_dir(struct place *p, const char *dir, const char *of)
 {
-	int at = backup_dir_open(p), next, model_fd = -1;
+	int at = backup_dir_open(p, of), next, model_fd = -1;
 	char name[NAME_MAX + 1];
 	const char *from = dir;
 	size_t len;
@@ -166,7 +166,7 @@ static int open_backup_dir(struct place *p, const char *dir, const char *of)
 			       : enter_backup_dir(p, at, name, model_fd);
 		close_fd(at);
 		at = next;
-		if (at >= 0 && backup_dir_check_entered(p, at, name)) {
+		if (at >= 0 && backup_dir_check_entered(p, at, name, of)) {
 			close_fd(at);
 			close_fd(model_fd);
 			return -1;
@@ -486,7 +486,7 @@ static bool is_end_of_lineage(const struct place *p, const struct lineage *l, co
 }
 
 /* From --backup-dir up to the target, or to the root. */
-int backup_lineage(struct place *p, struct lineage *l)
+int backup_lineage(struct place *p, const char *of, struct lineage *l)
 {
 	int at, up;
 	struct stat st;
@@ -507,7 +507,7 @@ int backup_lineage(struct place *p, struct lineage *l)
 		close_fd(at);
 		at = up;
 	}
-	fail("find directory %s: %m", p->backup_dir);
+	fail("delete in %s: find directory %s: %m", of, p->backup_dir);
 	close_fd(at);
 	return -1;
 }

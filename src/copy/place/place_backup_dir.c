@@ -207,7 +207,7 @@ static bool is_in_source(struct place *p)
 	return false;
 }
 
-int backup_dir_open(struct place *p)
+int backup_dir_open(struct place *p, const char *of)
 {
 	struct stat st;
 	int fd;
@@ -216,29 +216,29 @@ int backup_dir_open(struct place *p)
 	fd = open_backups_once(p);
 	pthread_mutex_unlock(&p->backups_lock);
 	if (fd < 0)
-		return -1;
+		return fail_as(failed()->code, "back up %s: %s", of, failed()->text);
 	/* A backup there could replace a file that the source has not read yet. */
 	if (is_in_source(p))
-		return fail("back up to %s: this directory is a source of the copy, or in one",
-			    p->backup_dir);
+		return fail("back up %s to %s: this directory is a source of the copy, or in one",
+			    of, p->backup_dir);
 	if (fstat(fd, &st) == 0 && backup_dir_is_target(p, &st))
-		return fail("back up to %s: files of the source go to this directory",
+		return fail("back up %s to %s: files of the source go to this directory", of,
 			    p->backup_dir);
 	return fd;
 }
 
-int backup_dir_check_entered(struct place *p, int fd, const char *name)
+int backup_dir_check_entered(struct place *p, int fd, const char *name, const char *of)
 {
 	struct stat st;
 
 	if (fstat(fd, &st))
-		return fail("open directory %s in %s: %m", name, p->backup_dir);
+		return fail("back up %s: open directory %s in %s: %m", of, name, p->backup_dir);
 	if (place_is_source(p, &st))
-		return fail("back up to %s in %s: this directory is a source of the copy", name,
-			    p->backup_dir);
+		return fail("back up %s to %s in %s: this directory is a source of the copy", of,
+			    name, p->backup_dir);
 	if (backup_dir_is_target(p, &st))
-		return fail("back up to %s in %s: files of the source go to this directory", name,
-			    p->backup_dir);
+		return fail("back up %s to %s in %s: files of the source go to this directory", of,
+			    name, p->backup_dir);
 	return 0;
 }
 

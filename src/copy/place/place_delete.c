@@ -548,7 +548,7 @@ void delete_left(struct place_dir *const *same, size_t count, struct place_finis
 	}
 	d.len = strlen(d.path);
 	d.room = d.len + 1;
-	fd = backup_lineage(p, &d.lineage) ? -1 : dir_use(same[0]);
+	fd = backup_lineage(p, d.path, &d.lineage) ? -1 : dir_use(same[0]);
 	if (fd < 0) {
 		report_not_deleted(&d, EVENT_DIR);
 	} else {
@@ -570,8 +570,8 @@ int delete_tree(struct place *p, int dirfd, const char *dir, const char *name,
 	bool stays;
 
 	r->count = 0;
-	if (backup_lineage(p, &d.lineage) || path_push(&d, dir, &(size_t){0}) ||
-	    path_push(&d, name, &(size_t){0}))
+	if (path_push(&d, dir, &(size_t){0}) || path_push(&d, name, &(size_t){0}) ||
+	    backup_lineage(p, d.path, &d.lineage))
 		d.failed = true;
 	stays = d.failed || delete_dir(&d, dirfd, name, 0);
 	free(d.path);

@@ -376,9 +376,9 @@ bool backup_is_needless(const struct place_entry *s, const char *as, const struc
 /* The source has this name.  If it looks like a backup's, backups get one more suffix instead.
  * place_check_origin() calls it before the file that the backup is of is stored. */
 int backup_spare(struct place *p, int dirfd, const char *name);
-/* Finds the directories that lead to --backup-dir.  Call before anything is deleted.  -1, with a
- * failure: nothing may be deleted, because it could be one of them. */
-int backup_lineage(struct place *p, struct lineage *l);
+/* Finds the directories that lead to --backup-dir, to delete what is in `of'.  Call before anything
+ * is deleted.  -1, with a failure: nothing may be deleted, because it could be one of them. */
+int backup_lineage(struct place *p, const char *of, struct lineage *l);
 /* Is that directory one of l? */
 bool backup_is_in(const struct lineage *l, const struct stat *st);
 /* Is name that of a backup beside its original? */
@@ -395,12 +395,12 @@ int backup_dir_check_name(struct place *p, int dirfd, const char *name);
 /* Files of the source go to the directory st, which has that name.  -1, with a failure, if it is
  * --backup-dir. */
 int backup_dir_add_target(struct place *p, const char *name, const struct stat *st);
-/* The descriptor of --backup-dir, which is made if it is missing.  -1, with a failure, if it is a
- * directory that files go to, or is in a source. */
-int backup_dir_open(struct place *p);
-/* Backups go to the directory fd, name below --backup-dir.  -1, with a failure, if files of the
- * source go there too, or if it is a source. */
-int backup_dir_check_entered(struct place *p, int fd, const char *name);
+/* The descriptor of --backup-dir, for a backup of the file `of'; it is made if it is missing.  -1,
+ * with a failure, if it is a directory that files go to, or is in a source. */
+int backup_dir_open(struct place *p, const char *of);
+/* A backup of the file `of' goes to the directory fd, name below --backup-dir.  -1, with a failure,
+ * if files of the source go there too, or if it is a source. */
+int backup_dir_check_entered(struct place *p, int fd, const char *name, const char *of);
 /* A backup is to replace what st describes.  -1, with a failure, if that is a source, or a
  * directory that files of the source go to. */
 int backup_dir_check_replaced(struct place *p, const char *name, const struct stat *st);

@@ -291,7 +291,6 @@ static int answer_rehearsal(struct sink_lane *l, struct sink_question *q, const 
 static int answer_question(struct sink_lane *l, struct sink_question *q, int offered)
 {
 	struct sink *s = l->sink;
-	char shown[SHOWN_ROOM];
 	enum decision decision;
 	struct looked k;
 	int ret;
@@ -303,11 +302,7 @@ static int answer_question(struct sink_lane *l, struct sink_question *q, int off
 		count_same(l, true);
 		return sink_queue_answer(l, q->r.id, ANSWER_SAME);
 	}
-	if (q->xattrs && !xattrs_whole(q->xattrs))
-		return fail_as(OUT_PROTOCOL, "the peer sends a truncated attribute of %s",
-			       sink_name_shown(s, q->dir, q->r.name, shown));
-	if (xattrs_check(q->xattrs, s->rules) ||
-	    xattrs_localize(q->xattrs, s->owners, s->rules->numeric_ids) ||
+	if (sink_take_xattrs(s, q->xattrs, q->dir, q->r.name) ||
 	    sink_dir_check(s, q->dir, q->r.name) ||
 	    place_look(s->place, sink_dir_place(q->dir), &q->r, q->xattrs, &k))
 		return answer_with_failure(l, &q->r, q->dir);

@@ -89,6 +89,22 @@ const char *sink_name_shown(const struct sink *s, const struct sink_dir *d, cons
 	return to;
 }
 
+int sink_take_xattrs(const struct sink *s, struct xattrs *x, const struct sink_dir *d,
+		     const char *name)
+{
+	char shown[SHOWN_ROOM];
+
+	if (!x)
+		return 0;
+	sink_name_shown(s, d, name, shown);
+	if (!xattrs_whole(x))
+		return fail_as(OUT_PROTOCOL, "the peer sends a truncated attribute of %s", shown);
+	return xattrs_check(x, shown, s->rules) ||
+			       xattrs_localize(x, shown, s->owners, s->rules->numeric_ids)
+		       ? -1
+		       : 0;
+}
+
 /* ---- DIR ------------------------------------------------------------------------------ */
 
 /* All DIR records of one directory have the same hash. */
@@ -406,9 +422,7 @@ static int give_dir_xattrs(struct sink *s, struct sink_dir *d)
 
 	if (!x || !d->place)
 		return 0;
-	if (!xattrs_whole(x))
-		return fail_as(OUT_PROTOCOL, "the peer sends a truncated attribute of a directory");
-	if (xattrs_check(x, s->rules) || xattrs_localize(x, s->owners, s->rules->numeric_ids))
+	if (sink_take_xattrs(s, x, d, ""))
 		return -1;
 	d->xattrs = NULL;
 	place_dir_xattrs(d->place, x);

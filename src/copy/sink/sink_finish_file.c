@@ -235,14 +235,9 @@ static int store_whole(struct sink_lane *l, struct sink_whole *w, struct change 
 		       char digest[static EVENT_DIGEST])
 {
 	struct sink *s = l->sink;
-	char shown[SHOWN_ROOM];
 
 	digest[0] = '\0';
-	if (w->xattrs && !xattrs_whole(w->xattrs))
-		return fail_as(OUT_PROTOCOL, "the peer sends a truncated attribute of %s",
-			       sink_name_shown(s, w->dir, w->r->name, shown));
-	if (xattrs_check(w->xattrs, s->rules) ||
-	    xattrs_localize(w->xattrs, s->owners, s->rules->numeric_ids))
+	if (sink_take_xattrs(s, w->xattrs, w->dir, w->r->name))
 		return -1;
 	if (w->placement)
 		return store_placed(l, w, change, digest);

@@ -252,6 +252,10 @@ size_t sink_path(const struct sink_dir *d, const char *name, char *to, size_t si
 /* The path of name in d for messages, written to `to', which it returns.  Preserves errno. */
 const char *sink_name_shown(const struct sink *s, const struct sink_dir *d, const char *name,
 			    char to[static SHOWN_ROOM]);
+/* Checks the attributes x (NULL: none) that came for name in d, and translates the ids in them to
+ * this host's. */
+int sink_take_xattrs(const struct sink *s, struct xattrs *x, const struct sink_dir *d,
+		     const char *name);
 /* d->place; NULL for NULL. */
 struct place_dir *sink_dir_place(const struct sink_dir *d);
 /* Gives the place the attributes of all directories.  At the end, when no lane is at work. */

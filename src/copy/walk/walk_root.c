@@ -62,7 +62,7 @@ static int enter_implied_dir(struct walk *w, const struct found_path *p, const s
 	drop_implied(w, depth);
 	if (!path || ARRAY_ROOM(w->implied, w->implied_count, w->implied_room, 1)) {
 		free(path);
-		return fail_as(OUT_MEMORY, "read directories: %m");
+		return fail_as(OUT_MEMORY, "read directories of %s: %m", p->path);
 	}
 	o.path = path;
 	if (walk_dir_open(&w->dirs, &o, &d) == 0) {

@@ -125,8 +125,8 @@ static void copy(int from, int to, const struct rules *r, size_t room)
 	bool a, b;
 
 	assert_int_equal(owners_new(&o), 0);
-	assert_int_equal(xattrs_check(y, r), 0);
-	assert_int_equal(xattrs_localize(y, o, true), 0);
+	assert_int_equal(xattrs_check(y, "file", r), 0);
+	assert_int_equal(xattrs_localize(y, "file", o, true), 0);
 	assert_int_equal(xattrs_set(to, "it", y, r), 0);
 	assert_int_equal(xattrs_differ(to, y, r, &a, &b), 0);
 	assert_false(a || b);
@@ -192,8 +192,8 @@ static void no_attributes_change_nothing(void **state)
 	}
 	assert_null(carry(NULL, 10));
 	assert_true(xattrs_whole(NULL));
-	assert_int_equal(xattrs_check(NULL, &all), 0);
-	assert_int_equal(xattrs_localize(NULL, NULL, false), 0);
+	assert_int_equal(xattrs_check(NULL, "file", &all), 0);
+	assert_int_equal(xattrs_localize(NULL, "file", NULL, false), 0);
 	xattrs_free(NULL);
 }
 

@@ -189,9 +189,9 @@ static void unrequested_namespaces_are_refused(void **state)
 
 			assert_int_equal(add(&x, names[i].name, 1, 0, 1), 0);
 			fail_clear();
-			if (xattrs_check(x, &rules[k]) != (good ? 0 : -1))
+			if (xattrs_check(x, "file", &rules[k]) != (good ? 0 : -1))
 				print_error("%s\n", names[i].name);
-			assert_int_equal(xattrs_check(x, &rules[k]), good ? 0 : -1);
+			assert_int_equal(xattrs_check(x, "file", &rules[k]), good ? 0 : -1);
 			assert_int_equal(failed()->code, good ? OUT_DONE : OUT_PROTOCOL);
 			xattrs_free(x);
 		}
@@ -217,7 +217,7 @@ static bool acl_is_taken(const uint8_t *bytes, size_t size)
 	int rc;
 
 	fail_clear();
-	rc = xattrs_check(x, &r);
+	rc = xattrs_check(x, "file", &r);
 	xattrs_free(x);
 	if (rc)
 		assert_int_equal(failed()->code, OUT_PROTOCOL);
@@ -327,9 +327,9 @@ static void longest_acl_is_accepted(void **state)
 	e[MOST - 1] = (struct acl_entry){ACL_OTHER, 7, NO};
 	acl_encode(e, MOST, bytes);
 	x = acl_of(bytes, ACL_HEAD + MOST * ACL_ENTRY, ACCESS);
-	assert_int_equal(xattrs_check(x, &r), 0);
+	assert_int_equal(xattrs_check(x, "file", &r), 0);
 	assert_int_equal(owners_new(&o), 0);
-	assert_int_equal(xattrs_localize(x, o, false), 0);
+	assert_int_equal(xattrs_localize(x, "file", o, false), 0);
 	assert_true(xattrs_next_piece(x, &at, &pos, XATTR_VALUE_MAX, 1, &p));
 	assert_int_equal(p.len, ACL_HEAD + 5 * ACL_ENTRY);
 	assert_int_equal(acl_decode(p.bytes, p.len, e), 5);
@@ -360,7 +360,7 @@ static void acls_are_localized(void **state)
 	/* The second user maps to root here, the group has no name here. */
 	assert_int_equal(owners_add_name(o, false, 2002, "root"), 0);
 	assert_int_equal(owners_add_name(o, true, 3001, "no such group\n"), 0);
-	assert_int_equal(xattrs_localize(x, o, false), 0);
+	assert_int_equal(xattrs_localize(x, "file", o, false), 0);
 	assert_true(xattrs_next_piece(x, &at, &pos, 1000, 1, &p));
 	assert_int_equal(acl_decode(p.bytes, p.len, is), SAMPLE_ACL);
 	assert_int_equal(is[1].id, 0);
