@@ -58,6 +58,15 @@ static int read_conductor_bytes(void *to, size_t len)
 	return warn_lane_failed();
 }
 
+/* Returns the exit code: nobody is left to read a reason if the conductor is gone. */
+static int fail_to_report(const char *what)
+{
+	if (errno == EPIPE)
+		return OUT_PEER_LOST;
+	fail_as(OUT_SOCKET, "tell the conductor %s: %m", what);
+	return warn_lane_failed();
+}
+
 int lane_command_run(void)
 {
 	unsigned char port[2], error = 0;
@@ -71,11 +80,12 @@ int lane_command_run(void)
 	fd = loopback_connect((unsigned)(port[0] << 8 | port[1]));
 	if (fd < 0)
 		error = (unsigned char)errno;
-	if (write_full(STDOUT_FILENO, &error, 1) || error) {
+	if (write_full(STDOUT_FILENO, &error, 1)) {
+		rc = fail_to_report("whether the lane is connected");
 		close_fd(fd);
-		return OUT_CONNECT;
+		return rc;
 	}
-	return pump_connection(fd);
+	return error ? OUT_CONNECT : pump_connection(fd);
 }
 
 /* The keeper passes its listening socket at an abstract name that contains the token. */
@@ -106,28 +116,35 @@ static int receive_fd(int from)
 	return fd;
 }
 
-/* Whether the process at the other end of a unix socket is of this user. */
-static bool is_own_process(int fd)
+/* Fails unless the process at the other end of a unix socket is of this user. */
+static int check_own_process(int fd)
 {
 	struct ucred cred;
 	socklen_t len = sizeof cred;
 
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) == 0 && cred.uid == geteuid();
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) < 0)
+		return fail_as(OUT_SOCKET, "find the owner of a process that carries lanes: %m");
+	return cred.uid == geteuid()
+		       ? 0
+		       : fail_as(OUT_SOCKET, "a process of another user offers to carry lanes");
 }
 
 static int pass_listener(int unix_fd, int listener)
 {
-	int fd = accept4(unix_fd, NULL, NULL, SOCK_CLOEXEC);
+	int fd = accept4(unix_fd, NULL, NULL, SOCK_CLOEXEC), rc;
 
 	if (fd < 0)
 		return fail_as(OUT_SOCKET, "accept a request for the port: %m");
-	if (is_own_process(fd))
-		fd_send(fd, "l", 1, listener, 0);
+	rc = check_own_process(fd);
+	/* A process that has ended needs no port. */
+	if (rc == 0 && fd_send(fd, "l", 1, listener, 0) < 0 && errno != EPIPE &&
+	    errno != ECONNRESET)
+		rc = fail_as(OUT_SOCKET, "pass the port to the process of a lane: %m");
 	close_fd(fd);
-	return 0;
+	return rc;
 }
 
-/* Serves the processes of lanes until the conductor is gone. If accept(2) fails they wait, up to
+/* Serves the processes of lanes until the conductor is gone. If that fails they wait, up to
  * KEEPER_MS. */
 static int serve_listener(int unix_fd, int listener)
 {
@@ -212,9 +229,7 @@ static int receive_listener(const unsigned char token[static TOKEN_SIZE])
 
 	if (unix_fd < 0 || connect(unix_fd, (struct sockaddr *)&un, len) < 0)
 		fail_as(OUT_SOCKET, "connect to the process that holds the port: %m");
-	else if (!is_own_process(unix_fd))
-		fail_as(OUT_SOCKET, "the process that holds the port belongs to another user");
-	else if ((fd = receive_fd(unix_fd)) < 0)
+	else if (check_own_process(unix_fd) == 0 && (fd = receive_fd(unix_fd)) < 0)
 		fail_as(OUT_SOCKET, "receive the port from the process that holds it: %m");
 	close_fd(unix_fd);
 	return fd;
@@ -229,7 +244,8 @@ static int take_connection(const unsigned char token[static TOKEN_SIZE])
 		return -1;
 	if (write_full(STDOUT_FILENO, "r", 1)) {
 		close_fd(listener);
-		return fail_as(OUT_PEER_LOST, "report that a lane can connect: %m");
+		return fail_as(errno == EPIPE ? OUT_PEER_LOST : OUT_SOCKET,
+			       "report that a lane can connect: %m");
 	}
 	do {
 		rc = accept_own_connection(listener, &fd);

@@ -42,7 +42,7 @@ static int fail_interrupted(void)
 }
 
 /* Polls fds, or just waits if n is 0, until the deadline, in steps short enough to notice
- * cancelled(). Returns 1, 0 at the deadline, or -1. */
+ * cancelled(). Returns 1, 0 at the deadline, or -1 with a failure and errno. */
 static int wait_fds(struct pollfd *fds, unsigned n, uint64_t deadline_ms)
 {
 	int rc;
@@ -53,6 +53,8 @@ static int wait_fds(struct pollfd *fds, unsigned n, uint64_t deadline_ms)
 		if (cancelled())
 			return fail_interrupted();
 		rc = poll(fds, n, left > RETRY_MS ? RETRY_MS : left);
+		if (rc < 0 && errno != EINTR)
+			return fail_as(OUT_SOCKET, "wait for the peer: %m");
 	} while (rc <= 0 && clock_left(deadline_ms) > 0);
 	return rc > 0;
 }
@@ -63,7 +65,7 @@ static int connect_address(const union address *to, unsigned tos, uint64_t deadl
 	int fd = socket(to->sa.sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	struct pollfd p = {.fd = fd, .events = POLLOUT};
 	socklen_t len = sizeof(int);
-	int err = 0;
+	int err = 0, ready;
 
 	if (fd < 0)
 		return -1;
@@ -71,9 +73,10 @@ static int connect_address(const union address *to, unsigned tos, uint64_t deadl
 		return fd;
 	err = errno;
 	if (err == EINPROGRESS || err == EINTR) {
-		err = ETIMEDOUT;
-		if (wait_fds(&p, 1, deadline_ms) > 0)
-			getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len);
+		ready = wait_fds(&p, 1, deadline_ms);
+		err = ready < 0 ? errno : ETIMEDOUT;
+		if (ready > 0 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &len) < 0)
+			err = errno;
 	}
 	if (!err)
 		return fd;

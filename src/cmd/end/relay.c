@@ -136,13 +136,16 @@ int relay_await(void *ctx)
 {
 	uint64_t warn_ms = clock_ms() + WARN_MS;
 	struct pollfd p = {.fd = confirm_fd, .events = POLLIN};
+	int n;
 
 	(void)ctx;
 	if (confirm_fd < 0)
 		return relay_check();
-	while (poll(&p, 1, POLL_MS) <= 0) {
+	while ((n = poll(&p, 1, POLL_MS)) <= 0) {
 		if (cancelled())
 			return fail_signal(cancelled());
+		if (n < 0 && errno != EINTR)
+			return fail("wait for the upstream rdrecv: %m");
 		if (!warn_ms || clock_left(warn_ms) > 0)
 			continue;
 		log_warn("the input has ended; waiting until the upstream rdrecv has received "
