@@ -639,7 +639,7 @@ static void directory_records_are_checked(void **state)
 			  .text = "v",
 			  .xattr_size = 2},
 			 END_OF_ALL},
-		 .code = OUT_PROTOCOL, .text = "truncated attribute of a directory"},
+		 .code = OUT_PROTOCOL, .text = "truncated attribute of d"},
 		{XATTRS, .want = {"d"},
 		 .say = {DIR_D,
 			 FILE_IN(1, 2, "x"),
