@@ -448,7 +448,8 @@ static void fill_report(const struct conductor *c, struct report *r)
 /* Keeps the connection for the end of the next session. */
 static bool keep_for_next_session(struct conductor *c, struct end_pipe *l)
 {
-	if (!c->job->measure || !l->far || l->gone || !l->has_verdict || l->out_end > l->out_start)
+	if (!c->job->measure || !l->far || l->gone || !l->child.pid || !l->has_verdict ||
+	    l->out_end > l->out_start)
 		return false;
 	l->greeted = l->has_verdict = l->relayed_frame = false;
 	l->reused = true;
