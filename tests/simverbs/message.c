@@ -58,11 +58,14 @@ int message_receive(int fd, struct message *m, int fds[MESSAGE_FDS], unsigned *c
 			   .msg_control = control.room,
 			   .msg_controllen = sizeof control.room};
 	ssize_t n;
+	bool reset = false;
 
 	*count = 0;
+	/* A peer that closes without having read everything resets the socket, which is reported
+	 * once, before what it has sent: its rejection may be among that. */
 	do
 		n = recvmsg(fd, &h, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	while (n < 0 && errno == EINTR);
+	while (n < 0 && (errno == EINTR || (errno == ECONNRESET && !reset && (reset = true))));
 	if (n <= 0)
 		return n < 0 && errno != ECONNRESET ? -1 : 0;
 	take_fds(&h, fds, count);
