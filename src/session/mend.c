@@ -152,6 +152,7 @@ enum attempt_result mend_over_rail(struct lane_end *e, const struct rail *r, uin
 	const union address *from = r->from.sa.sa_family == AF_UNSPEC ? NULL : &r->from;
 	enum attempt_result result;
 	uint64_t began = clock_ms();
+	struct failure earlier = {0};
 	struct wire *w;
 	unsigned pauses = 0;
 	int rc, pause_ms = 0;
@@ -169,6 +170,10 @@ enum attempt_result mend_over_rail(struct lane_end *e, const struct rail *r, uin
 		began = mend_move_deadline(e, began, stopped);
 		if (rc == 0)
 			return attach_wire(e, epoch, w, TRANSPORT_RDMA);
+		/* The last attempt had only the time that was left. */
+		if (earlier.code != OUT_DONE && clock_left(deadline_ms) == 0)
+			fail_again(&earlier);
+		earlier = *failed();
 		result = attempt_failed(e, epoch);
 		if (rc == DIAL_PEER_KNOWS && result == ATTEMPT_FAILED)
 			return mend_add_peer_reason(e, epoch, deadline_ms);
