@@ -10,6 +10,11 @@ _sluice_values() { # PREVIOUS CURRENT MORE-TRANSPORTS EQUALS
 		;;
 	--rdma-op) mapfile -t COMPREPLY < <(compgen -W "auto send write-imm write-send" -- "$2") ;;
 	--direct | --encrypt) mapfile -t COMPREPLY < <(compgen -W "auto on off" -- "$2") ;;
+	--compress)
+		[ -n "$4" ] || return 1
+		mapfile -t COMPREPLY < <(compgen -W "auto zstd" -- "$2")
+		;;
+	--compress-choice) mapfile -t COMPREPLY < <(compgen -W "zstd none" -- "$2") ;;
 	--print-digest)
 		[ -n "$4" ] || return 1
 		mapfile -t COMPREPLY < <(compgen -W "xxh128 sha256 md5 adler32" -- "$2")
@@ -30,13 +35,13 @@ _sluice_values() { # PREVIOUS CURRENT MORE-TRANSPORTS EQUALS
 	-J) mapfile -t COMPREPLY < <(compgen -A hostname -- "$2") ;;
 	--lanes | --depth | --block-size | --rails | --memory | --address | --port-range | --timeout | \
 		--connect-timeout | --bwlimit | --exclude | --include | --max-size | --min-size | --max-delete | \
-		--suffix | --chmod | --chown | --size | --wait | --seconds | --key-fd | -w | -l | -P | -o | -e | --rsh) ;;
+		--suffix | --chmod | --chown | --size | --compress-level | --wait | --seconds | --key-fd | -w | -l | -P | -o | -e | --rsh) ;;
 	*) return 1 ;;
 	esac
 }
 
 _sluice_common="--transport= --lanes= --depth= --block-size= --rdma-op= --rails= --direct= --memory=
-	--address= --port-range= --tos= --encrypt=
+	--address= --port-range= --tos= --encrypt= --compress --compress-level= --compress-choice=
 	--timeout= --connect-timeout= --bwlimit= --ipv4 --ipv6 --verbose --quiet --progress --json
 	--human-readable --help --version"
 _sluice_starts="--rsh= --rdcp-path= --transport= --address= --port-range= --timeout= --connect-timeout=

@@ -79,7 +79,7 @@ void times_add(struct msg_times *m, const struct lane *l, const struct lane_use 
 	if (s.blocks == 0)
 		return;
 	m->used++;
-	m->moved += s.bytes;
+	m->moved += s.wire_bytes;
 	m->window += s.window;
 	m->block = lane_block_size(l);
 	if (s.rtt_us && (!m->rtt_us || s.rtt_us < m->rtt_us))
@@ -89,6 +89,7 @@ void times_add(struct msg_times *m, const struct lane *l, const struct lane_use 
 	else
 		add_sink_times(m, &s, use);
 	m->ns_cipher += s.ns_cipher;
+	m->ns_compress += s.ns_compress;
 	m->ns_paced += use->ns_paced;
 	m->ns_cpu += use->cpu.ns_run;
 	raise_maximum(&m->ns_hottest, use->cpu.ns_run + use->cpu.ns_queued);

@@ -141,11 +141,6 @@ int head_decode(const uint8_t from[static LANE_HEAD], uint32_t room, struct head
 	h->plain_len = read_u32(from + AT_PLAIN_LEN);
 	h->hash[0] = read_u64(from + AT_HASH);
 	h->hash[1] = read_u64(from + AT_HASH + 8);
-	if (h->plain_len != 0)
-		return fail_as(
-			OUT_PROTOCOL,
-			"block head from the peer: compressed from %u bytes, which is reserved",
-			h->plain_len);
 	if (h->kind != BLOCK_RECORDS && h->kind != BLOCK_EXTENT)
 		return fail_as(OUT_PROTOCOL, "block head from the peer: unknown kind %u", h->kind);
 	if (h->lane >= LANE_COUNT_MAX)
@@ -155,6 +150,12 @@ int head_decode(const uint8_t from[static LANE_HEAD], uint32_t room, struct head
 		return fail_as(OUT_PROTOCOL,
 			       "block head from the peer: %u bytes exceed the block size %u",
 			       h->len, room);
+	if (h->plain_len && (h->plain_len > room || h->plain_len <= h->len || h->len == 0))
+		return fail_as(
+			OUT_PROTOCOL,
+			"block head from the peer: %u bytes compressed from %u, of a block size "
+			"of %u",
+			h->len, h->plain_len, room);
 	if (h->pos > INT64_MAX - LANE_BLOCK_MAX)
 		return fail_as(OUT_PROTOCOL,
 			       "block head from the peer: position %llu exceeds any file size",

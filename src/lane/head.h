@@ -21,7 +21,7 @@ struct head {
 	uint64_t number; /* of the block in its lane, counted from 0 */
 	uint32_t len;
 	uint32_t file;
-	/* bytes of the data before compression; 0: not compressed. Reserved: only 0 decodes */
+	/* bytes of the data before compression, more than len; 0: not compressed */
 	uint32_t plain_len;
 	uint64_t pos;
 	uint64_t hash[2]; /* of the data, as in struct block; or the tag of encrypted data */

@@ -27,6 +27,26 @@ static int check_setup(const struct lane_setup *s)
 	return 0;
 }
 
+static int open_compression(struct lane *l)
+{
+	const struct lane_setup *s = &l->setup;
+
+	if (!s->compress)
+		return 0;
+	choice_begin(&l->choice, get_compress_mode(s->compress));
+	if (s->side == LANE_SOURCE)
+		return compressor_open(get_compress_level(s->compress), s->block_size,
+				       &l->compressor);
+	return inflater_open(&l->inflater);
+}
+
+static void close_compression(struct lane *l)
+{
+	compressor_close(l->compressor);
+	inflater_close(l->inflater);
+	free(l->plain.data);
+}
+
 int lane_open(const struct lane_setup *setup, struct lane **out)
 {
 	struct lane *l;
@@ -54,12 +74,15 @@ int lane_open(const struct lane_setup *setup, struct lane **out)
 			&l->cipher))
 		goto fail;
 	l->setup.key = NULL;
+	if (open_compression(l))
+		goto fail;
 	if (pool_init(&l->pool, setup->depth, setup->block_size))
 		goto fail;
 	pthread_mutex_init(&l->lock, NULL);
 	*out = l;
 	return 0;
 fail:
+	close_compression(l);
 	cipher_close(l->cipher);
 	close_fd(l->abort_fd);
 	free(l);
@@ -86,6 +109,7 @@ void lane_close(struct lane *l)
 	pthread_mutex_destroy(&l->lock);
 	close_fd(l->abort_fd);
 	pool_free(&l->pool);
+	close_compression(l);
 	cipher_close(l->cipher);
 	free(l->private_copy.data);
 	free(l);
@@ -205,13 +229,13 @@ bool lane_is_sealed(const struct lane *l)
 	return l->sealed;
 }
 
-int lane_make_private_copy(struct lane *l)
+int lane_make_block(struct lane *l, struct block *b)
 {
-	if (l->private_copy.data)
+	if (b->data)
 		return 0;
-	l->private_copy.data = aligned_alloc(LANE_PAGE, l->setup.block_size);
-	if (l->private_copy.data) {
-		madvise(l->private_copy.data, l->setup.block_size, MADV_DONTDUMP);
+	b->data = aligned_alloc(LANE_PAGE, l->setup.block_size);
+	if (b->data) {
+		madvise(b->data, l->setup.block_size, MADV_DONTDUMP);
 		return 0;
 	}
 	fail_as(OUT_MEMORY, "allocate a block for lane %u: %m", l->setup.index);
@@ -522,6 +546,8 @@ void lane_stats(const struct lane *l, struct lane_stats *out)
 	*out = (struct lane_stats){
 		.blocks = atomic_load_explicit(&c->blocks, memory_order_relaxed),
 		.bytes = atomic_load_explicit(&c->bytes, memory_order_relaxed),
+		.wire_bytes = atomic_load_explicit(&c->wire_bytes, memory_order_relaxed),
+		.ns_compress = atomic_load_explicit(&c->ns_compress, memory_order_relaxed),
 		.encrypted = atomic_load_explicit(&c->encrypted, memory_order_relaxed),
 		.ns_cipher = atomic_load_explicit(&c->ns_cipher, memory_order_relaxed),
 		.resent = atomic_load_explicit(&c->resent, memory_order_relaxed),

@@ -75,10 +75,15 @@ struct block {
 	 * the sink it is set and verified, except on lanes that are unchecked. */
 	uint64_t hash[2];
 	bool sealed; /* hash is set */
+	uint32_t wire_len; /* bytes that the wire carried or will carry: see lane_pack() */
 
 	/* private to the lane */
 	/* Source: data is encrypted, with this key. Its head is the one that was sent. */
 	bool encrypted;
+	/* Source: lane_pack() was called; data is compressed, from plain_len bytes, unless that
+	 * is 0. */
+	bool packed;
+	uint32_t plain_len;
 	uint32_t epoch, key_number;
 	uint64_t number;
 	uint32_t slot;
@@ -119,6 +124,8 @@ struct lane_setup {
 	 * the lane. 0: this lane cannot have encrypted wires. */
 	unsigned cipher;
 	const struct lane_key *key;
+	/* What both ends agreed on (lane/compress.h). 0: no block is compressed. */
+	unsigned compress;
 	uint64_t rekey_bytes; /* that one key encrypts; 0: CIPHER_REKEY */
 	lane_mend_fn mend;
 	/* Source: ask the sink with LANE_CHECK whether it is busy (patience.h). Must not wait.
@@ -131,9 +138,11 @@ struct lane_setup {
 struct lane_stats {
 	uint64_t blocks; /* sent (source) or stored (sink), each counted once */
 	uint64_t bytes; /* of data */
+	uint64_t wire_bytes; /* of data, as wires carried it; each block counted once */
 	uint64_t resent; /* blocks sent again */
 	uint64_t encrypted; /* of blocks: those that are or were encrypted on the wire */
 	uint64_t ns_cipher; /* encrypting or decrypting, which is a part of ns_send or ns_block */
+	uint64_t ns_compress; /* compressing or decompressing, also a part of these */
 	/* Time for the first wire counts in none of these; time for a later wire does. */
 	uint64_t ns_fill; /* source: between get and send */
 	uint64_t ns_send; /* source: in send */
@@ -157,6 +166,11 @@ int lane_get(struct lane *l, struct block **out);
 struct block *lane_more(struct lane *l);
 void lane_begin(struct block *b);
 int lane_send(struct lane *l, struct block *b);
+/* Compresses the data of b, which lane_send() does otherwise, if that is agreed and it shrinks.
+ * Nothing of b may change any more. Returns the bytes that the wire will carry. */
+uint32_t lane_pack(struct lane *l, struct block *b);
+/* Whether lane_pack() may compress. */
+bool lane_packs(const struct lane *l);
 int lane_flush(struct lane *l);
 /* Source: processes the credits that have arrived, and gets a new wire if the wire broke, which may
  * take time. For a thread that waits for something other than its lane. Returns 1 while blocks are

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include "base/fail.h"
 #include "lane/cipher.h"
+#include "lane/compress_choice.h"
 #include "lane/lane.h"
 #include "lane/pool.h"
 #include "lane/wire.h"
@@ -25,7 +26,7 @@ enum {
 /* Only the lane's thread writes these; any thread reads them. */
 struct lane_counts {
 	_Atomic uint64_t blocks, bytes, resent, ns_fill, ns_send, ns_free, ns_block, ns_store;
-	_Atomic uint64_t encrypted, ns_cipher;
+	_Atomic uint64_t encrypted, ns_cipher, wire_bytes, ns_compress;
 	_Atomic uint64_t window;
 	_Atomic uint32_t epochs, rtt_us;
 };
@@ -49,6 +50,11 @@ struct lane {
 
 	_Atomic uint32_t stated_depth;
 	struct cipher *cipher; /* NULL: wires cannot be encrypted */
+	struct compressor *compressor; /* source; NULL: no block is compressed */
+	struct compress_choice choice;
+	uint64_t waited_ns; /* source: for the wire, since the last block was packed */
+	struct inflater *inflater; /* sink; NULL: no block may be compressed */
+	struct block plain; /* sink: the last block that was decompressed */
 	bool demands_seal;
 	bool sealed; /* the wire, or the last one, is encrypted; from then on all are */
 	bool mend_called; /* at least once */
@@ -116,8 +122,8 @@ int lane_broke(struct lane *l);
  * Returns 0 or -1. */
 int lane_join(struct lane *l);
 
-/* Provides l->private_copy. If it cannot, the lane dies. */
-int lane_make_private_copy(struct lane *l);
+/* Provides the memory of l->private_copy or l->plain. If it cannot, the lane dies. */
+int lane_make_block(struct lane *l, struct block *b);
 
 /* Updates the shortest round-trip time from the wire. */
 void lane_update_rtt(struct lane *l);

@@ -53,7 +53,7 @@ static int prepare_private_copy(struct lane *l, struct block **private)
 	*private = NULL;
 	if (!l->wire->exposed)
 		return 0;
-	if (lane_make_private_copy(l))
+	if (lane_make_block(l, &l->private_copy))
 		return -1;
 	*private = &l->private_copy;
 	return 0;
@@ -68,12 +68,15 @@ static enum unsealed unseal_block(struct lane *l, struct block **b, struct block
 		.number = lane_stored(l),
 		.room = l->setup.block_size,
 		.unchecked = l->setup.unchecked,
+		.inflater = l->inflater,
+		.plain = &l->plain,
 	};
-	uint64_t start = l->sealed ? clock_ns() : 0;
-	enum unsealed result = block_unseal(b, private, &terms);
+	uint64_t start = l->sealed ? clock_ns() : 0, ns_inflate = 0;
+	enum unsealed result = block_unseal(b, private, &terms, &ns_inflate);
 
 	if (l->sealed)
-		count_up(&l->counts.ns_cipher, clock_ns() - start);
+		count_up(&l->counts.ns_cipher, clock_ns() - start - ns_inflate);
+	count_up(&l->counts.ns_compress, ns_inflate);
 	return result;
 }
 
@@ -82,7 +85,7 @@ static int try_block(struct lane *l, struct block **b)
 {
 	struct block *private;
 
-	if (prepare_private_copy(l, &private))
+	if (prepare_private_copy(l, &private) || (l->inflater && lane_make_block(l, &l->plain)))
 		return -1;
 	if (await_next_block(l, b)) {
 		*b = NULL;
@@ -150,9 +153,10 @@ int lane_put(struct lane *l, struct block *b)
 	count_up(&l->counts.ns_store, now - b->lent_ns);
 	count_up(&l->counts.blocks, 1);
 	count_up(&l->counts.bytes, b->len);
+	count_up(&l->counts.wire_bytes, b->wire_len);
 	if (lane_alive(l))
 		return -1;
-	b = &l->pool.blocks[b->slot]; /* b may be private_copy */
+	b = &l->pool.blocks[b->slot]; /* b may be private_copy or plain */
 	/* Post before granting: with the credit the source may send into the block. */
 	atomic_store(&l->awaits_wire, true);
 	if (w &&

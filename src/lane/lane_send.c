@@ -70,7 +70,7 @@ static int dress_block(struct lane *l, struct block *b)
 		seal_head(b, l->setup.index, l->epoch);
 		return 0;
 	}
-	if (b->encrypted && lane_make_private_copy(l))
+	if (b->encrypted && lane_make_block(l, &l->private_copy))
 		return -1;
 	start = clock_ns();
 	fault_restore(l->setup.index, b);
@@ -116,6 +116,8 @@ static struct block *lend_block(struct lane *l)
 	b->pos = 0;
 	b->sealed = false;
 	b->encrypted = false;
+	b->packed = false;
+	b->plain_len = 0;
 	b->lent = true;
 	lane_begin(b);
 	return b;
@@ -146,6 +148,7 @@ int lane_get(struct lane *l, struct block **out)
 		if (take_credits(l, must_await_credit(l)) == 0) {
 			b = lend_block(l);
 			count_up(&l->counts.ns_free, b->lent_ns - start);
+			l->waited_ns += b->lent_ns - start;
 			*out = b;
 			return 0;
 		}
@@ -167,9 +170,60 @@ static int check_block(struct lane *l, const struct block *b)
 	return 0;
 }
 
+static void hash_block(struct lane *l, struct block *b)
+{
+	if (l->setup.unchecked)
+		b->hash[0] = b->hash[1] = 0;
+	else if (!b->sealed && !l->sealed) /* a tag takes the place of the hash */
+		block_seal(b);
+}
+
+/* The hash is that of the clear data, so it comes first. */
+static void pack_block(struct lane *l, struct block *b)
+{
+	uint64_t start = clock_ns(), end;
+	uint32_t len = b->len, packed;
+
+	b->packed = true;
+	if (!choice_tries(&l->choice, start, len, l->waited_ns, l->window)) {
+		l->waited_ns = 0;
+		return;
+	}
+	l->waited_ns = 0;
+	packed = compressor_pack(l->compressor, b->data, len);
+	if (packed) {
+		b->plain_len = len;
+		b->len = packed;
+	}
+	end = clock_ns();
+	choice_learns(&l->choice, end, len, packed, end - start);
+	count_up(&l->counts.ns_compress, end - start);
+}
+
+bool lane_packs(const struct lane *l)
+{
+	return l->compressor != NULL;
+}
+
+/* What this takes counts as sending. */
+uint32_t lane_pack(struct lane *l, struct block *b)
+{
+	uint64_t start, spent;
+
+	if (!l->compressor || b->packed || b->len > l->setup.block_size)
+		return b->len;
+	start = clock_ns();
+	hash_block(l, b);
+	pack_block(l, b);
+	spent = clock_ns() - start;
+	b->lent_ns += spent;
+	count_up(&l->counts.ns_send, spent);
+	return b->len;
+}
+
 int lane_send(struct lane *l, struct block *b)
 {
-	uint64_t start;
+	uint64_t start, packed, now;
 	int ret;
 
 	if (lane_alive(l))
@@ -179,11 +233,13 @@ int lane_send(struct lane *l, struct block *b)
 	start = clock_ns();
 	count_up(&l->counts.ns_fill, start - b->lent_ns);
 	count_up(&l->counts.blocks, 1);
-	count_up(&l->counts.bytes, b->len);
-	if (l->setup.unchecked)
-		b->hash[0] = b->hash[1] = 0;
-	else if (!b->sealed && !l->sealed) /* a tag takes the place of the hash */
-		block_seal(b);
+	count_up(&l->counts.bytes, b->packed && b->plain_len ? b->plain_len : b->len);
+	if (!b->packed)
+		hash_block(l, b);
+	if (!b->packed && l->compressor)
+		pack_block(l, b);
+	count_up(&l->counts.wire_bytes, b->len);
+	packed = clock_ns();
 	b->lent = false;
 	b->number = l->sent++;
 	b->next = NULL;
@@ -192,7 +248,9 @@ int lane_send(struct lane *l, struct block *b)
 	ret = send_sealed_block(l, b);
 	if (ret)
 		ret = lane_broke(l) ? -1 : lane_join(l);
-	count_up(&l->counts.ns_send, clock_ns() - start);
+	now = clock_ns();
+	count_up(&l->counts.ns_send, now - start);
+	l->waited_ns += now - packed;
 	return ret;
 }
 

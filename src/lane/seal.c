@@ -3,6 +3,7 @@
 
 #include <stdatomic.h>
 #include <string.h>
+#include "base/clock.h"
 #include "base/fail.h"
 #include "lane/cell_hash.h"
 #include "lane/head.h"
@@ -22,6 +23,7 @@ static struct head head_of(const struct block *b, unsigned lane, uint32_t epoch)
 		.number = b->number,
 		.len = b->len,
 		.file = b->file,
+		.plain_len = b->plain_len,
 		.pos = b->pos,
 		.hash = {b->hash[0], b->hash[1]},
 	};
@@ -100,30 +102,51 @@ static bool has_hash_of(const struct block *b, const struct head *h)
 	return hash[0] == h->hash[0] && hash[1] == h->hash[1];
 }
 
-/* The hash is for the caller's digest: the tag has shown that the block is whole. */
+/* Replaces the block by what it was before compression. */
+static enum unsealed inflate_block(struct block **b, const struct unseal_terms *t,
+				   const struct head *h, uint64_t *ns)
+{
+	uint64_t start = clock_ns();
+	int ret = inflater_unpack(t->inflater, (*b)->data, h->len, t->plain->data, h->plain_len);
+
+	*ns = clock_ns() - start;
+	t->plain->len = h->plain_len;
+	t->plain->slot = (*b)->slot;
+	*b = t->plain;
+	return ret ? UNSEAL_DAMAGED : UNSEAL_WHOLE;
+}
+
 static enum unsealed decrypt_block(struct block *b, const struct unseal_terms *t,
-				   const uint8_t head[static LANE_HEAD], struct head *h)
+				   const uint8_t head[static LANE_HEAD])
 {
 	struct cipher_block block = {t->number, b->len, head, b->data, b->data};
 
 	if (cipher_unseal(t->cipher, &block, head + LANE_HEAD_SEALED))
 		return failed()->code == OUT_INTEGRITY ? UNSEAL_DAMAGED : UNSEAL_WRONG;
-	h->hash[0] = h->hash[1] = 0;
-	if (!t->unchecked && h->kind == BLOCK_EXTENT)
-		cell_hash_of(h->pos, b->data, b->len, h->hash);
 	return UNSEAL_WHOLE;
 }
 
-static enum unsealed check_data(struct block *b, const struct unseal_terms *t,
-				const uint8_t head[static LANE_HEAD], struct head *h)
+static enum unsealed check_data(struct block **b, const struct unseal_terms *t,
+				const uint8_t head[static LANE_HEAD], struct head *h,
+				uint64_t *ns_inflate)
 {
-	if (t->cipher)
-		return decrypt_block(b, t, head, h);
-	return t->unchecked || has_hash_of(b, h) ? UNSEAL_WHOLE : UNSEAL_DAMAGED;
+	enum unsealed result = t->cipher ? decrypt_block(*b, t, head) : UNSEAL_WHOLE;
+
+	if (result == UNSEAL_WHOLE && h->plain_len)
+		result = inflate_block(b, t, h, ns_inflate);
+	if (result != UNSEAL_WHOLE)
+		return result;
+	if (!t->cipher)
+		return t->unchecked || has_hash_of(*b, h) ? UNSEAL_WHOLE : UNSEAL_DAMAGED;
+	/* For the caller's digest: the tag has shown that the block is whole. */
+	h->hash[0] = h->hash[1] = 0;
+	if (!t->unchecked && h->kind == BLOCK_EXTENT)
+		cell_hash_of(h->pos, (*b)->data, (*b)->len, h->hash);
+	return UNSEAL_WHOLE;
 }
 
 enum unsealed block_unseal(struct block **arrived, struct block *private,
-			   const struct unseal_terms *t)
+			   const struct unseal_terms *t, uint64_t *ns_inflate)
 {
 	struct block *b = *arrived;
 	uint8_t head[LANE_HEAD];
@@ -146,13 +169,21 @@ enum unsealed block_unseal(struct block **arrived, struct block *private,
 			t->lane, (unsigned long long)t->number, b->len, h.len);
 		return UNSEAL_WRONG;
 	}
-	if (private && (t->cipher || h.kind == BLOCK_RECORDS)) {
+	if (h.plain_len && !t->inflater) {
+		fail_as(OUT_PROTOCOL,
+			"lane %u: the peer sent block %llu compressed, which was not agreed",
+			t->lane, (unsigned long long)t->number);
+		return UNSEAL_WRONG;
+	}
+	if (private && (t->cipher || h.kind == BLOCK_RECORDS || h.plain_len)) {
 		take_private(arrived, private);
 		b = *arrived;
 	}
-	result = check_data(b, t, head, &h);
+	result = check_data(arrived, t, head, &h, ns_inflate);
 	if (result != UNSEAL_WHOLE)
 		return result;
+	b = *arrived;
+	b->wire_len = h.len;
 	b->kind = h.kind;
 	b->file = h.file;
 	b->pos = h.pos;

@@ -8,6 +8,7 @@
  */
 
 #include "lane/cipher.h"
+#include "lane/compress.h"
 #include "lane/lane.h"
 
 /* Writes the head of b right below its data. b must have been sealed. */
@@ -31,6 +32,8 @@ struct unseal_terms {
 	uint64_t number;
 	uint32_t room;
 	bool unchecked;
+	struct inflater *inflater; /* NULL: no block may be compressed */
+	struct block *plain; /* with inflater: room bytes, for what was compressed */
 };
 /*
  * Checks a block that arrived with (*b)->len bytes of data. number: of the next block in order.
@@ -39,9 +42,11 @@ struct unseal_terms {
  * private and checked and used there, and *b is set to private. A clear extent stays in place: the
  * sender may choose its bytes anyway until they are stored. An encrypted one is copied before it is
  * decrypted, since another party than the sender might write to the ring, between the pass over
- * the data that checks the tag and the one that decrypts.
+ * the data that checks the tag and the one that decrypts. So is a compressed one before it is
+ * decompressed, which happens into terms->plain; *b is then set to that. *ns_inflate: the time that
+ * it took.
  */
 enum unsealed block_unseal(struct block **b, struct block *private,
-			   const struct unseal_terms *terms);
+			   const struct unseal_terms *terms, uint64_t *ns_inflate);
 
 #endif

@@ -20,6 +20,7 @@
 #include "base/fail.h"
 #include "base/tos.h"
 #include "lane/cell_hash.h"
+#include "lane/compress.h"
 #include "lane/head.h"
 
 enum {
@@ -100,6 +101,10 @@ int frame_head_decode(const uint8_t from[static FRAME_HEAD], uint8_t *type, uint
 
 enum transport { TRANSPORT_AUTO = 0, TRANSPORT_RDMA = 1, TRANSPORT_TCP = 2, TRANSPORT_SSH = 3 };
 enum role { ROLE_SOURCE = 1, ROLE_SINK = 2 };
+/* HELLO's features: this end can compress and decompress; and what make_compress_wish() takes. */
+#define FEATURE_ZSTD UINT64_C(1)
+#define FEATURE_COMPRESS_SHIFT 8
+
 /* Whether an end's user wants blocks encrypted. */
 enum encrypt { ENCRYPT_AUTO = 0, ENCRYPT_ON = 1, ENCRYPT_OFF = 2, ENCRYPT_WISHES };
 
@@ -391,7 +396,9 @@ int msg_greeting_decode(const struct frame *f, struct msg_greeting *m);
 #define START_SCRATCH START_FLAG(44)
 /* Sessions with other hosts also put names into the target: TAKEN is sent and expected. */
 #define START_SHARED START_FLAG(45)
-#define START_ALL (START_FLAG(47) - 1)
+/* What make_compress_wish() takes. */
+#define START_COMPRESS_SHIFT 47
+#define START_ALL (START_FLAG(START_COMPRESS_SHIFT + COMPRESS_WISH_BITS) - 1)
 
 /* --direct: file I/O past the page cache. */
 enum direct { DIRECT_AUTO, DIRECT_ON, DIRECT_OFF, DIRECTS };

@@ -85,6 +85,7 @@ static void report_choice(struct session *s, enum transport t, const char *why)
 		level = LOG_DEBUG;
 	if (t == TRANSPORT_RDMA)
 		terms_warn_of_memlock(s);
+	terms_warn_of_zstd(s);
 	if (t == TRANSPORT_TCP && why[0])
 		atomic_store(&s->tcp_reported, (unsigned)level + 1);
 	log_at(level, "data goes over %s%s%s", name[t],

@@ -182,6 +182,8 @@ static int hello_make(struct session *s)
 		.host_id = host_id(),
 		.rdma_op = (uint8_t)s->o.rdma_op,
 		.rails = (uint16_t)s->o.rails,
+		.features = (compress_known() ? FEATURE_ZSTD : 0) |
+			    (uint64_t)s->o.compress << FEATURE_COMPRESS_SHIFT,
 		.encrypt = (uint8_t)s->o.encrypt,
 		.ciphers = cipher_known(),
 	};
@@ -242,6 +244,7 @@ static int lane_end_open(struct session *s, unsigned i)
 		.timeout_ms = s->terms.timeout_ms,
 		.unchecked = s->o.unchecked,
 		.cipher = s->terms.cipher,
+		.compress = s->terms.compress,
 		.key = &s->key,
 		.rdma_op = s->terms.rdma_op,
 		.tos = s->o.tos,
@@ -514,6 +517,8 @@ void session_stats(struct session *s, struct lane_stats *out)
 		out->resent += l.resent;
 		out->encrypted += l.encrypted;
 		out->ns_cipher += l.ns_cipher;
+		out->wire_bytes += l.wire_bytes;
+		out->ns_compress += l.ns_compress;
 		out->ns_fill += l.ns_fill;
 		out->ns_free += l.ns_free;
 		out->ns_send += l.ns_send;

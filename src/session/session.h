@@ -35,6 +35,7 @@ struct session_opts {
 	enum rdma_op rdma_op;
 	unsigned rails; /* 0: no bound */
 	enum encrypt encrypt;
+	unsigned compress; /* a wish: lane/compress.h */
 	unsigned tos; /* --tos of this end (base/tos.h) */
 	bool keeps_transport; /* lanes that took TCP don't return to RDMA */
 	bool unchecked; /* lanes compute and check no hashes, at both ends; for benchmarks only */

@@ -57,6 +57,8 @@ struct terms {
 	unsigned rails; /* most RDMA places to spread lanes over, at least 1 */
 	enum encrypt encrypt; /* AUTO: each wire decides; see terms_demand_seal() */
 	enum cipher_kind cipher; /* NONE: no wire is encrypted */
+	unsigned compress; /* a wish; 0: no block is compressed */
+	char no_zstd[HOST_MAX]; /* which end cannot compress, although that was wished; or "" */
 	char no_rdma[TEXT_MAX]; /* why not RDMA; "" if neither user needs to know */
 };
 /* Computed from the two HELLOs alone, so that both ends get the same result or the same failure. */
@@ -69,6 +71,8 @@ void terms_demand_seal(struct lane_end *e, enum transport t);
 
 /* Warns if this end's limit of locked memory has made the lanes fewer or smaller. */
 void terms_warn_of_memlock(struct session *s);
+/* If a user wished for compression, and one end cannot. */
+void terms_warn_of_zstd(struct session *s);
 
 /* ---- the route between the ends ------------------------------------------------------------- */
 

@@ -142,6 +142,41 @@ static int agree_encryption(const struct msg_hello *mine, const struct msg_hello
 		       mine->host, peer->host, mine->ciphers, peer->ciphers);
 }
 
+static unsigned compress_wish_of(const struct msg_hello *end)
+{
+	return make_compress_wish((unsigned)(end->features >> FEATURE_COMPRESS_SHIFT) &
+				  ((1u << COMPRESS_WISH_BITS) - 1));
+}
+
+/* The end that compresses decides, if it has a wish. */
+static int agree_compression(const struct msg_hello *mine, const struct msg_hello *peer,
+			     struct terms *t)
+{
+	const struct msg_hello *source = mine->role == ROLE_SOURCE ? mine : peer;
+	const struct msg_hello *sink = source == mine ? peer : mine, *lacks = NULL;
+	unsigned wish = compress_wish_of(source);
+
+	if (!wish)
+		wish = compress_wish_of(sink);
+	if (!(source->features & FEATURE_ZSTD))
+		lacks = source;
+	else if (!(sink->features & FEATURE_ZSTD))
+		lacks = sink;
+	if (!wish || !lacks) {
+		t->compress = wish;
+		return 0;
+	}
+	if (get_compress_mode(wish) == COMPRESS_AUTO) {
+		snprintf(t->no_zstd, sizeof t->no_zstd, "%s", lacks->host);
+		return 0;
+	}
+	return fail_as(
+		OUT_TRANSPORT,
+		"--compress is not possible: Sluice on %s is too old or was built without zstd; "
+		"--compress=auto sends data as it is",
+		lacks->host);
+}
+
 int terms_agree(const struct msg_hello *mine, const struct msg_hello *peer, struct terms *out)
 {
 	*out = (struct terms){.same_host = mine->host_id == peer->host_id};
@@ -149,7 +184,7 @@ int terms_agree(const struct msg_hello *mine, const struct msg_hello *peer, stru
 		return fail_as(OUT_PROTOCOL, "both ends are %ss",
 			       mine->role == ROLE_SOURCE ? "source" : "sink");
 	if (agree_want(mine, peer, out) < 0 || agree_encryption(mine, peer, out) < 0 ||
-	    agree_sizes(mine, peer, out) < 0)
+	    agree_compression(mine, peer, out) < 0 || agree_sizes(mine, peer, out) < 0)
 		return -1;
 	agree_verbs(mine, peer, out);
 	return agree_rdma(mine, peer, out);
@@ -188,6 +223,14 @@ void terms_warn_of_memlock(struct session *s)
 	log_warn("RDMA uses %u lane%s of %u blocks of %u KiB instead of %u of %u of %u KiB: %s",
 		 got.lanes, got.lanes == 1 ? "" : "s", got.depth, got.block_size >> 10,
 		 wished->lanes, wished->depth, wished->block_size >> 10, why);
+}
+
+void terms_warn_of_zstd(struct session *s)
+{
+	if (s->terms.no_zstd[0] && (!s->terms.same_host || route_reports(s)))
+		log_warn(
+			"data is not compressed: Sluice on %s is too old or was built without zstd",
+			s->terms.no_zstd);
 }
 
 void terms_demand_seal(struct lane_end *e, enum transport t)

@@ -11,7 +11,8 @@ SETTING = ["transport", "rdma_op", "lanes", "depth", "block_size"]
 MEASURED = ["stage", *SETTING, "bytes", "seconds", "bytes_per_second", "shrunk", "wire", "encrypted"]
 FAILED = ["error", "host"]
 TOTALS = ["program", "exit", "files", "same", "others", "failed", "bytes", "seconds", "bytes_per_second", "transport",
-          "lanes", "wire", "encrypted", "cipher", "why_not_rdma", "bound_by", "source_busy", "encryption", "network",
+          "lanes", "wire", "encrypted", "cipher", "compression_ratio", "wire_bytes", "wire_bytes_per_second", "why_not_rdma",
+          "bound_by", "source_busy", "compression", "encryption", "network",
           "sink_busy", "held_back", "processors", "window", "round_trip_us", "digest"]
 COUNTS = ["regular", "dirs", "symlinks", "hard_links", "nodes", "created", "deleted", "sent", "had", "holes", "unkept"]
 STATUSES = {

@@ -113,7 +113,7 @@ SAMPLES = {
                      release=text("0.1.0", 64)),
     "START": dict(
         version=(wire.VERSION,) * 3, role=(1, 2, 2), want=(0, 2, 3), verbose=(0, 1, 3),
-        flags=(0, 0x10000008001, 2**47 - 1), secret=run(32), lanes=(0, 2, LANES), depth=(0, 12, DEPTH),
+        flags=(0, 0x10000008001, 2**54 - 1), secret=run(32), lanes=(0, 2, LANES), depth=(0, 12, DEPTH),
         block_size=(0, 256 << 10, BLOCK), memory=COUNTS[1], bwlimit=COUNTS[2],
         timeout_ms=(0, 15000, 2**31 - 1), connect_timeout_ms=(0, 10000, 2**31 - 1),
         port_lo=(0, 7000, U16), port_hi=(0, 7010, U16), host=text("storage1", HOST),

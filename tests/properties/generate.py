@@ -29,7 +29,8 @@ VALUES = {"max-delete": (.08, ["0", "1", "2", "5", "100"]), "backup-dir": (.05, 
           "max-size": (.07, ["0", "40", "1000"]), "min-size": (.05, ["1", "40", "1000"]),
           "lanes": (.3, ["1", "1", "2", "4"]), "depth": (.08, ["1", "3"]), "block-size": (.1, ["4k", "64k"]),
           "direct": (.05, ["on", "off", "auto"]), "memory": (.03, ["1M", "8M"]), "rails": (.02, ["1"]),
-          "tos": (.02, ["af21", "0"]), "encrypt": (.1, ["on", "off", "auto"]), "bwlimit": (.02, ["1G"]), "timeout": (.05, ["9"]), "connect-timeout": (.03, ["9"]),
+          "tos": (.02, ["af21", "0"]), "encrypt": (.1, ["on", "off", "auto"]),
+          "compress": (.12, ["auto", "zstd", "zstd", "3", "19"]), "compress-level": (.03, ["1", "9"]), "compress-choice": (.04, ["zstd", "none"]), "bwlimit": (.02, ["1G"]), "timeout": (.05, ["9"]), "connect-timeout": (.03, ["9"]),
           "transport": (.06, ["tcp", "auto"]), "failed": (.04, ["ASIDE/failed"]), "log-file": (.03, ["ASIDE/log"])}
 # Options that other functions here add.
 MADE = {"recursive", "archive", "exclude", "include", "files-from", "from0", "rsh", "rdcp-path", "existing"}
@@ -42,7 +43,7 @@ ELSEWHERE = {
     "rdma-op": "RDMA only; tests/e2e/test_rdma_op.py",
     "help": "copies nothing", "version": "copies nothing", "human-readable": "prints only",
     "-3": "through this host over ssh; tests/e2e/test_copy.py", "-P": "ssh's", "-i": "ssh's", "-F": "ssh's",
-    "-J": "ssh's", "-o": "ssh's", "-S": "ssh's", "-l": "as --bwlimit"}
+    "-J": "ssh's", "-o": "ssh's", "-S": "ssh's", "-l": "as --bwlimit", "-C": "another name of -z"}
 
 
 class Case:

@@ -2,8 +2,7 @@
 /* Options of scp, rsync or nc that we do not support. */
 #include "cmd/cli/options.h"
 
-#define NO_COMPRESSION                                                                             \
-	"data is not compressed; to compress a stream: rdsend HOST PORT KEY -- zstd -c FILE"
+#define COMPRESSING_LANES "each lane compresses in its own thread: use --lanes"
 #define ONE_DELETE "use --delete, which deletes after all files are stored"
 #define NO_DAEMON "there is no daemon: rdcp starts the far end over ssh"
 #define WALK_AND_COPY "rdcp always copies a tree while it scans it"
@@ -26,12 +25,7 @@ const struct refused_row refused_rows[] = {
 	 "use --relative for rsync's -R; scp's -R is the default: data goes directly between "
 	 "two remote hosts"},
 	{'d', "dirs", RDCP, "use -r, or --files-from with the names of the directories"},
-	{'C', NULL, PROGRAMS, NO_COMPRESSION},
-	{'z', "compress", PROGRAMS, NO_COMPRESSION},
-	{0, "compress-level", PROGRAMS, NO_COMPRESSION},
-	{0, "compress-threads", RDCP, NO_COMPRESSION},
-	{0, "zc", RDCP, NO_COMPRESSION},
-	{0, "zl", RDCP, NO_COMPRESSION},
+	{0, "compress-threads", RDCP, COMPRESSING_LANES},
 	{'D', NULL, RDCP,
 	 "use --devices for rsync's -D; scp's -D has no equivalent, because rdcp does not use "
 	 "sftp"},
@@ -102,8 +96,8 @@ const struct refused_row refused_rows[] = {
 	{0, "checksum-choice", RDCP, ONE_CHECKSUM},
 	{0, "cc", RDCP, ONE_CHECKSUM},
 	{0, "checksum-seed", RDCP, ONE_CHECKSUM},
-	{0, "compress-choice", RDCP, NO_COMPRESSION},
-	{0, "skip-compress", RDCP, NO_COMPRESSION},
+	{0, "skip-compress", RDCP,
+	 "--compress sends blocks that do not shrink as they are, whatever the name of the file"},
 	{0, "max-alloc", RDCP, "use --memory"},
 	{0, "sockopts", RDCP,
 	 "use --tos for the type of service, --lanes, --depth and --block-size for speed"},
@@ -156,7 +150,7 @@ const struct refused_row refused_rows[] = {
 	{0, "no-inc-recursive", RDCP, WALK_AND_COPY},
 	{0, "i-r", RDCP, WALK_AND_COPY},
 	{0, "no-W", RDCP, WHOLE_FILES},
-	{0, "zt", RDCP, NO_COMPRESSION},
+	{0, "zt", RDCP, COMPRESSING_LANES},
 	{0, "no-i-r", RDCP, WALK_AND_COPY},
 	{0, "no-whole-file", RDCP, WHOLE_FILES},
 	{0, "drop-cache", RDCP, "use --direct=on"},

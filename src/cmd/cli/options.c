@@ -86,6 +86,42 @@ static int set_encrypt(struct options *o, const char *arg)
 	return parse_keyword(words, ENCRYPT_WISHES, arg, &o->network.encrypt);
 }
 
+static int set_compress_level(struct options *o, const char *arg)
+{
+	uint64_t level;
+
+	if (parse_number(arg, 1, COMPRESS_LEVEL_MAX, &level))
+		return -1;
+	o->network.compress = (unsigned)level << 2 | COMPRESS_ALWAYS;
+	return 0;
+}
+
+/* Keeps the level that an earlier option gave. */
+static int set_compress_mode(struct options *o, enum compress_mode mode)
+{
+	o->network.compress = make_compress_wish((o->network.compress & ~3u) | mode);
+	return 0;
+}
+
+/* Without arg, -z only adds to what a more exact option has said. */
+static int set_compress(struct options *o, const char *arg)
+{
+	if (!arg)
+		return o->network.compress ? 0 : set_compress_mode(o, COMPRESS_AUTO);
+	if (strcmp(arg, "auto") == 0)
+		return set_compress_mode(o, COMPRESS_AUTO);
+	if (strcmp(arg, "zstd") == 0)
+		return set_compress_mode(o, COMPRESS_ALWAYS);
+	return set_compress_level(o, arg);
+}
+
+static int set_compress_choice(struct options *o, const char *arg)
+{
+	if (strcmp(arg, "none") == 0)
+		return set_compress_mode(o, COMPRESS_OFF);
+	return strcmp(arg, "zstd") == 0 ? set_compress_mode(o, COMPRESS_ALWAYS) : -1;
+}
+
 static int set_direct(struct options *o, const char *arg)
 {
 	static const char *const words[] = {"auto", "on", "off"};
@@ -277,6 +313,10 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 		return set_rdma_op(o, arg);
 	case KIND_ENCRYPT:
 		return set_encrypt(o, arg);
+	case KIND_COMPRESS:
+		return set_compress(o, arg);
+	case KIND_COMPRESS_CHOICE:
+		return set_compress_choice(o, arg);
 	case KIND_DIRECT:
 		return set_direct(o, arg);
 	case KIND_PROGRESS:

@@ -72,6 +72,7 @@ struct network_options {
 	unsigned port_lo, port_hi;
 	unsigned tos; /* base/tos.h */
 	unsigned encrypt; /* enum encrypt */
+	unsigned compress; /* a wish: lane/compress.h */
 	int timeout_ms, connect_timeout_ms;
 };
 struct speed_options {
@@ -171,6 +172,8 @@ enum option_kind {
 	KIND_TRANSPORT,
 	KIND_RDMA_OP,
 	KIND_ENCRYPT,
+	KIND_COMPRESS,
+	KIND_COMPRESS_CHOICE,
 	KIND_DIRECT,
 	KIND_PROGRESS,
 	KIND_SSH, /* passed to ssh as -letter */

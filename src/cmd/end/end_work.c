@@ -38,6 +38,7 @@ void end_work_fill_session(struct end_work *w, struct session_opts *so)
 		.rdma_op = m->rdma_op,
 		.rails = m->rails,
 		.encrypt = m->encrypt,
+		.compress = make_compress_wish((unsigned)(m->flags >> START_COMPRESS_SHIFT)),
 		.tos = m->tos,
 		.unchecked = orders_unchecked(&w->orders),
 		/* A measurement is of one transport. */

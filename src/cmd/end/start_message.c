@@ -36,7 +36,8 @@ int start_message_make(const struct options *o, struct msg_start *m)
 		.verbose = o->output.verbose > 3 ? 3 : (uint8_t)o->output.verbose,
 		.flags = rules_flags(&rules) | (o->output.quiet ? START_QUIET : 0) |
 			 (o->network.family == 4 ? START_IPV4 : 0) |
-			 (o->network.family == 6 ? START_IPV6 : 0),
+			 (o->network.family == 6 ? START_IPV6 : 0) |
+			 (uint64_t)o->network.compress << START_COMPRESS_SHIFT,
 		.lanes = (uint16_t)o->speed.lanes,
 		.depth = (uint16_t)o->speed.depth,
 		.block_size = (uint32_t)o->speed.block_size,

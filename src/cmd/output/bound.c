@@ -12,8 +12,8 @@ static const double processors_within_host = 0.5;
 /* --bwlimit is the bound if the rate reaches this share of it, and lanes were held back for at
  * least this share of the time. */
 static const double limit_reached = 0.9, min_held_back = 0.02;
-/* A smaller share for encryption is not printed. */
-static const double min_encryption = 0.02;
+/* A smaller share for compression or encryption is not printed. */
+static const double min_work = 0.02;
 /* Share of the window that is in flight on average when the window is the bound. */
 static const double window_full = 0.7;
 
@@ -47,10 +47,12 @@ static double add_shares(const struct msg_times *t, double io, double ns, struct
 {
 	double held_back = compute_share((double)t->ns_paced / t->used, ns);
 	double encryption = compute_share((double)t->ns_cipher / t->used, ns);
+	double packing = compute_share((double)t->ns_compress / t->used, ns);
 
 	b->held_back = max_double(b->held_back, held_back);
 	b->encryption = max_double(b->encryption, encryption);
-	return io + held_back + encryption;
+	b->compression = max_double(b->compression, packing);
+	return io + held_back + encryption + packing;
 }
 
 /* The time in which the sink finishes alone counts for both ends: the source's lanes idle in it. */
@@ -122,16 +124,16 @@ static bool is_windowed(const struct bound_facts *f, const struct bound *b)
 	return b->window && at_ends + in_flight >= window_full * (double)b->window;
 }
 
+static const char *const compression = "compression";
 static const char *const sources[STAGE_KINDS] = {"source", "source disk", "source pipe",
 						 "source memory"};
 static const char *const targets[STAGE_KINDS] = {"target", "target disk", "target pipe",
 						 "target memory"};
 
 /* Also if the processors are full: then it is what fills them. */
-static bool is_encryption(const struct bound *b)
+static bool is_work(const struct bound *b, double share)
 {
-	return b->encryption >= min_encryption &&
-	       b->encryption >= max_double(b->source, max_double(b->sink, b->network));
+	return share >= min_work && share >= max_double(b->source, max_double(b->sink, b->network));
 }
 
 static const char *name_bound(const struct bound_facts *f, const struct bound *b)
@@ -140,7 +142,9 @@ static const char *name_bound(const struct bound_facts *f, const struct bound *b
 
 	if (is_limited(f, b))
 		return "--bwlimit";
-	if (is_encryption(b))
+	if (is_work(b, b->compression) && b->compression >= b->encryption)
+		return compression;
+	if (is_work(b, b->encryption))
 		return "encryption";
 	if (b->processors >= processors_full)
 		return "processors";
@@ -166,6 +170,7 @@ void bound_find(const struct bound_facts *f, struct bound *b)
 		.source = -1,
 		.sink = -1,
 		.encryption = -1,
+		.compression = -1,
 		.network = -1,
 		.held_back = -1,
 		.processors = -1,
@@ -199,7 +204,9 @@ void bound_print(const struct bound *b, FILE *to)
 	if (!b->found)
 		return;
 	print_share(&before, "source busy", b->source, to);
-	if (b->encryption >= min_encryption)
+	if (b->compression >= min_work)
+		print_share(&before, "compression", b->compression, to);
+	if (b->encryption >= min_work)
 		print_share(&before, "encryption", b->encryption, to);
 	print_share(&before, "network", b->network, to);
 	print_share(&before, "sink busy", b->sink, to);
@@ -210,6 +217,8 @@ void bound_print(const struct bound *b, FILE *to)
 	if (b->network > 0.5 && b->window && b->rtt_us)
 		fprintf(to, "; window %s, round trip %.3g ms",
 			size_text(b->window, text, sizeof text), b->rtt_us / 1e3);
+	if (b->name == compression)
+		fputs("; a lower level of -z or more --lanes may be faster", to);
 	fputc(')', to);
 }
 
@@ -225,6 +234,7 @@ void bound_json(const struct bound *b, FILE *to)
 {
 	fprintf(to, ", \"bound_by\": \"%s\"", b->name);
 	json_share("source_busy", b->source, to);
+	json_share("compression", b->compression, to);
 	json_share("encryption", b->encryption, to);
 	json_share("network", b->network, to);
 	json_share("sink_busy", b->sink, to);
@@ -256,6 +266,7 @@ void times_join(struct msg_times *to, const struct msg_times *more)
 	sum.ns_finish += to->ns_finish;
 	sum.ns_cpu += to->ns_cpu;
 	sum.ns_cipher += to->ns_cipher;
+	sum.ns_compress += to->ns_compress;
 	sum.ns_hottest += to->ns_hottest;
 	sum.ns_busiest += to->ns_busiest;
 	sum.ns_longest += to->ns_longest;

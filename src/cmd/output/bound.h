@@ -10,7 +10,7 @@
  * them. It is the window if the bytes that may be in flight are no more than what the reached rate
  * transmits in a round-trip time. Threads that compute or wait for a processor wait for none of
  * these, however it looks from outside. What takes the most time of a lane is the bound, if that is
- * encryption.
+ * compression or encryption.
  */
 
 #include <stdbool.h>
@@ -28,6 +28,7 @@ struct bound {
 	const char *name; /* "target disk" */
 	bool found; /* else there was nothing to measure */
 	double source, sink; /* share of time that the end was busy */
+	double compression; /* share that the lanes of the end with the most of it compressed */
 	double encryption; /* share that the lanes of the end with the most of it encrypted */
 	double network; /* share that the busier end did neither */
 	double held_back; /* by --bwlimit */

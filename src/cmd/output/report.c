@@ -106,6 +106,27 @@ static void print_encryption(const struct report *r, FILE *to)
 		fputs(r->transport == TRANSPORT_SSH ? ", encrypted by ssh" : ", not encrypted", to);
 }
 
+/* Bytes that lanes carried. An end that failed may have sent no times. */
+static uint64_t wire_bytes(const struct report *r)
+{
+	return r->source.moved ? r->source.moved : r->sink.moved;
+}
+
+/* Bytes of files for each byte that lanes carried; 0: nothing was compressed. */
+static double find_ratio(const struct report *r)
+{
+	uint64_t wire = wire_bytes(r);
+
+	if (!wire || !(r->source.ns_compress || r->sink.ns_compress))
+		return 0;
+	return (double)r->counts.sent / (double)wire;
+}
+
+static double wire_rate(const struct report *r)
+{
+	return r->ns ? (double)wire_bytes(r) / elapsed_seconds(r) : 0;
+}
+
 void report_verbose(const struct report *r, FILE *at)
 {
 	char how[4 * HOST_MAX], why[4 * TEXT_MAX];
@@ -120,6 +141,9 @@ void report_verbose(const struct report *r, FILE *at)
 		how[0] ? how : transport_name(r->transport), r->lanes, r->lanes == 1 ? "" : "s");
 	if (how[0])
 		print_encryption(r, to);
+	if (find_ratio(r) > 0)
+		fprintf(to, ", compressed %.2f:1 to %.3f Gb/s", find_ratio(r),
+			wire_rate(r) * 8 / 1e9);
 	fprintf(to, "%s%s\n", why[0] ? "; not rdma: " : "", why);
 	fputs("bound by: ", to);
 	report_bound(r, &b);
@@ -171,6 +195,12 @@ void report_json(const struct report *r, FILE *at)
 	json_text(to, r->how);
 	fprintf(to, ", \"encrypted\": \"%s\", \"cipher\": \"%s\"", encrypted_name(r->encrypted),
 		cipher_name((enum cipher_kind)r->cipher));
+	if (find_ratio(r) > 0)
+		fprintf(to, ", \"compression_ratio\": %.3f", find_ratio(r));
+	else
+		fputs(", \"compression_ratio\": null", to);
+	fprintf(to, ", \"wire_bytes\": %llu, \"wire_bytes_per_second\": %.0f",
+		(unsigned long long)wire_bytes(r), wire_rate(r));
 	fputs(", \"why_not_rdma\": ", to);
 	json_text(to, r->why);
 	report_bound(r, &b);

@@ -132,7 +132,7 @@ static int use_block(struct sink_lane *l, const struct block *b)
 		ret = sink_flush(l);
 	/* Pace before the block is returned, because the late credit slows the source down. */
 	if (ret == 0)
-		ret = session_pace(l->sink->session, b->len, &paced_ns);
+		ret = session_pace(l->sink->session, b->wire_len, &paced_ns);
 	if (ret == 0)
 		leave_block(l, paced_ns);
 	return ret;

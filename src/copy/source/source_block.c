@@ -131,7 +131,7 @@ int source_send(struct source_lane *l, enum block_kind kind, uint32_t file, uint
 	l->block = NULL;
 	l->unconfirmed = true;
 	l->records = (struct writer){0};
-	if (source_pace(l, len))
+	if (source_pace(l, lane_pack(l->lane, b)))
 		return -1;
 	l->paced = false;
 	return lane_send(l->lane, b);

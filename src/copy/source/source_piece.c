@@ -388,7 +388,9 @@ static int send_next_stream(struct source_lane *l, struct source_file *f, struct
 		f->after = n < 0 ? errno : GATHER_END;
 	after = f->after;
 	/* Pace with the turn held, so that no later piece is sent before this one. */
-	if (n > 0)
+	/* How many bytes a compressed block has on the wire is known only later, and lanes
+	 * compress at the same time. */
+	if (n > 0 && !lane_packs(l->lane))
 		ret = source_pace(l, b->len);
 	pthread_mutex_unlock(&f->turn);
 	if (ret)

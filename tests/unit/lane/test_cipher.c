@@ -64,7 +64,7 @@ static enum unsealed unseal(struct memory *m, struct cipher *c, unsigned lane, u
 		.cipher = c, .lane = lane, .epoch = epoch, .number = number, .room = ROOM};
 	struct block *b = &m->b;
 
-	return block_unseal(&b, NULL, &t);
+	return block_unseal(&b, NULL, &t, &(uint64_t){0});
 }
 
 /* Computed with Python's cryptography, from docs/protocol.md alone. */
@@ -369,7 +369,7 @@ static void test_exposed_blocks_are_copied(void **state)
 	fill(&m, 0, LEN);
 	fill(&private, 1, ROOM);
 	assert_int_equal(seal_encrypt(&m.b, e.source, 2, 4, NULL), 0);
-	assert_int_equal(block_unseal(&b, &private.b, &t), UNSEAL_WHOLE);
+	assert_int_equal(block_unseal(&b, &private.b, &t, &(uint64_t){0}), UNSEAL_WHOLE);
 	assert_ptr_equal(b, &private.b);
 	assert_true(is_clear(&private, 0, LEN));
 	assert_false(is_clear(&m, 0, LEN));

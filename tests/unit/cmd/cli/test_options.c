@@ -391,11 +391,44 @@ static void dry_run_implies_itemize_changes(void **state)
 	options_free(&o);
 }
 
+static unsigned compress_wish(const char *first, const char *second)
+{
+	struct options o;
+	unsigned wish;
+
+	assert_int_equal(parse(&o, RDCP, first, second, "a", "b", NULL), 0);
+	wish = o.network.compress;
+	options_free(&o);
+	return wish;
+}
+
+static void compression_is_understood(void **state)
+{
+	(void)state;
+	assert_int_equal(compress_wish("-v", "-v"), COMPRESS_OFF);
+	assert_int_equal(compress_wish("-avz", "-v"), COMPRESS_AUTO);
+	assert_int_equal(compress_wish("-C", "-v"), COMPRESS_AUTO);
+	assert_int_equal(compress_wish("--compress", "-v"), COMPRESS_AUTO);
+	assert_int_equal(compress_wish("--compress=auto", "-v"), COMPRESS_AUTO);
+	assert_int_equal(compress_wish("--compress=zstd", "-z"), COMPRESS_ALWAYS);
+	assert_int_equal(compress_wish("-z", "--zc=zstd"), COMPRESS_ALWAYS);
+	assert_int_equal(compress_wish("-z", "--zc=none"), COMPRESS_OFF);
+	assert_int_equal(compress_wish("-z", "--no-compress"), COMPRESS_OFF);
+	assert_int_equal(compress_wish("--zl=22", "-z"), 22 << 2 | COMPRESS_ALWAYS);
+	assert_int_equal(compress_wish("--compress-level=7", "--compress-choice=zstd"),
+			 7 << 2 | COMPRESS_ALWAYS);
+	refused("--compress", RDCP, "--compress=0", "a", "b");
+	refused("--compress", RDCP, "--compress=23", "a", "b");
+	refused("--compress", RDSEND, "--compress=gzip", "h", "7", "k");
+	refused("--compress-choice", RDCP, "--compress-choice=lz4", "a", "b");
+	refused("unknown option", RDBENCH, "-z", "h");
+}
+
 static void unsupported_options_name_the_closest_equivalent(void **state)
 {
 	(void)state;
-	refused("-z is not supported", RDCP, "-avz", "a", "b");
-	refused("-C is not supported", RDCP, "-C", "a", "b");
+	refused("use --lanes", RDCP, "--zt=2", "a", "b");
+	refused("whatever the name", RDCP, "--skip-compress=gz", "a", "b");
 	refused("use --delete", RDCP, "--delete-after", "a", "b");
 	refused("use --include", RDCP, "-f", "- *.o", "a", "b");
 	refused("rsync's -P is --progress", RDCP, "-avP", "d", "a", "h:b");
@@ -751,6 +784,7 @@ int main(void)
 		cmocka_unit_test(backup_defaults_and_conflicts),
 		cmocka_unit_test(print_digest_takes_known_algorithms),
 		cmocka_unit_test(dry_run_implies_itemize_changes),
+		cmocka_unit_test(compression_is_understood),
 		cmocka_unit_test(unsupported_options_name_the_closest_equivalent),
 		cmocka_unit_test(every_rsync_option_is_known),
 		cmocka_unit_test(option_tables_agree),

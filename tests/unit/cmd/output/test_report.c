@@ -19,7 +19,7 @@
 /* Two lanes that ran for ten seconds each: tenths of a second, summed over the lanes. */
 struct given {
 	const char *name; /* the expected name */
-	unsigned fill, free, send, idle, paced, encrypt;
+	unsigned fill, free, send, idle, paced, encrypt, compress;
 	unsigned block, store, sink_paced, decrypt;
 	unsigned finish; /* of the sink as a whole, not of each lane */
 	unsigned source_cpu, source_queued, sink_cpu, sink_queued; /* also summed over the lanes */
@@ -52,6 +52,7 @@ static void find(const struct given *g, struct bound *b)
 		.ns_idle = tenths(g->idle),
 		.ns_paced = tenths(g->paced),
 		.ns_cipher = tenths(g->encrypt),
+		.ns_compress = tenths(g->compress),
 		.ns_cpu = tenths(g->source_cpu),
 		.ns_hottest = tenths(g->source_cpu + g->source_queued) / 2,
 		.ns_busiest = tenths(g->fill) / 2,
@@ -157,6 +158,14 @@ static const struct given cases[] = {
 	{"network", .fill = 20, .free = 80, .send = 100, .block = 190, .store = 10,
 	 .source_cpu = 30, .sink_cpu = 20, .same_host = true},
 	/* What takes the most time of a lane, also if that fills a processor. */
+	{"compression", .fill = 40, .free = 10, .send = 150, .compress = 130, .block = 180,
+	 .store = 20},
+	{"compression", .fill = 20, .free = 10, .send = 170, .compress = 80, .encrypt = 75,
+	 .block = 180, .store = 20},
+	{"encryption", .fill = 20, .free = 10, .send = 170, .compress = 70, .encrypt = 95,
+	 .block = 180, .store = 20},
+	{"source disk", .fill = 110, .send = 90, .compress = 85, .block = 180, .store = 20,
+	 .source_kind = KIND_DISK},
 	{"encryption", .fill = 40, .free = 10, .send = 150, .encrypt = 130, .block = 180,
 	 .store = 20, .decrypt = 90},
 	{"encryption", .fill = 20, .free = 150, .send = 30, .encrypt = 25, .block = 180,
@@ -305,7 +314,7 @@ static void bound_is_printed_with_its_numbers(void **state)
 	assert_string_equal(
 		said(&b, bound_json),
 		", \"bound_by\": \"target disk\", \"source_busy\": 0.120, "
-		"\"encryption\": 0.000, \"network\": 0.030, \"sink_busy\": 0.970, \"held_back\": 0.000, \"processors\": "
+		"\"compression\": 0.000, \"encryption\": 0.000, \"network\": 0.030, \"sink_busy\": 0.970, \"held_back\": 0.000, \"processors\": "
 		"0.100, \"window\": 6291456, \"round_trip_us\": 0");
 	find(&sealed, &b);
 	assert_string_equal(said(&b, bound_print), "encryption (source busy 20 %, encryption 65 %, "
