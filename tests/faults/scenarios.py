@@ -81,6 +81,11 @@ def one_file(top):
     put(top + "/t/f", noise(300_000, 2), OLD)
 
 
+def text_file(top):
+    put(top + "/s/f", b"".join(b"line %d of a text\n" % i for i in range(30_000)))
+    put(top + "/t/f", noise(300_000, 2), OLD)
+
+
 def sparse_file(top):
     path = top + "/s/f"
     put(path, noise(100_000, 3))
@@ -305,6 +310,8 @@ def leave_partial(bin_):
 for _way, _from, _to in (("push", "", "far:"), ("pull", "far:", ""), ("local", "", "")):
     Copy("file-" + _way, [_from + "s/f", _to + "t/f"], one_file)
     Copy("tree-" + _way, ["-aHAX", _from + "s/", _to + "t"], tree)
+Copy("compress-push", ["--compress=zstd", "--lanes=1", "--block-size=64k", "s/f", "far:t/f"], text_file)
+Copy("compress-pull", ["-z", "--encrypt=on", "far:s/f", "t/f"], text_file)
 Copy("sparse-push", ["s/f", "far:t/f"], sparse_file)
 Copy("sparse-pull", ["--sparse", "far:s/f", "t/f"], sparse_file)
 Copy("resume-push", ["-p", "s/big", "far:t/big"], interrupted)
@@ -622,6 +629,7 @@ OnAdapter(IWARP, "auto", "pull", ["-a", "--rdma-op=write-send", "far:s/", "t"], 
 OnAdapter(ROCE, "auto", "lanes", ["--lanes=4", "--depth=2", "s/f", "far:t/f"], large)
 OnAdapter(ROCE, "rdma", "write-imm", ["--lanes=1", "--rdma-op=write-imm", "s/f", "far:t/f"], one_file)
 OnAdapter(IWARP, "rdma", "write-send", ["--lanes=1", "--rdma-op=write-send", "s/f", "far:t/f"], one_file)
+OnAdapter(ROCE, "rdma", "compress", ["--compress=zstd", "--rdma-op=write-imm", "s/f", "far:t/f"], text_file)
 OnAdapter(ROCE, "rdma", "resume", ["-p", "s/big", "far:t/big"], interrupted)
 OnAdapter(ROCE, "auto", "local", ["-a", "s/", "t"], few_over)
 

@@ -55,6 +55,7 @@ def open_lane(arena, **how):
 def test_compressed_block_is_stored(arena):
     e, lane = open_lane(arena)
     lane.raw(compressed(lane, records()))
+    assert lane.credit()["stored"] == 1
     e.end(**peer.total_of(TEXT))
     e.frames.expect("DONE")
     assert (arena.target / "f").read_bytes() == TEXT
@@ -126,3 +127,44 @@ def test_mutated_frames_are_refused(arena, seed):
     again.raw(compressed(again, records(), frame=sent))
     fails(e, 41)
     untouched(arena)
+
+
+# ---- a source and a hostile sink ----------------------------------------------------------
+
+
+def source_of_text(arena, mode):
+    (arena.target / "text").write_bytes(TEXT * 3)
+    return arena.source(wants=("target/text",), flags=(mode,), lanes=1).orders()
+
+
+@pytest.mark.parametrize("mode", ["COMPRESS_AUTO", "COMPRESS_ALWAYS"])
+def test_source_sends_frames_that_another_program_can_read(arena, mode):
+    e = source_of_text(arena, mode)
+    lane = e.open()[0]
+    head, data = lane.take_block()
+    assert head["plain_len"] > head["len"] == len(data)
+    plain = expand(data)
+    assert len(plain) == head["plain_len"]
+    assert wire.hash128(plain, 0) == (head["hash_low"], head["hash_high"])
+    records = wire.records(plain)
+    assert dict(records)["DATA"]["data"] == TEXT * 3
+
+
+@pytest.mark.parametrize("features", [0, 2, 0xffffff00])
+def test_sink_that_cannot_decompress(arena, features):
+    """Nothing is compressed for it; whoever insists gets an error."""
+    e = source_of_text(arena, "COMPRESS_ALWAYS")
+    e.hello(features=features)
+    fails(e, 43)
+    e = source_of_text(arena, "COMPRESS_AUTO")
+    lane = e.open(features=features)[0]
+    head, data = lane.take_block()
+    assert head["plain_len"] == 0 and TEXT in data
+
+
+@pytest.mark.parametrize("wish", [3, 23 << 2 | 2, 31 << 2 | 1, 5 << 2])
+def test_impossible_wish_is_none(arena, wish):
+    e = source_of_text(arena, "QUIET")
+    lane = e.open(features=ZSTD | wish << 8)[0]
+    head, data = lane.take_block()
+    assert head["plain_len"] == 0 and TEXT in data
