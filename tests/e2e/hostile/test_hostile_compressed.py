@@ -147,7 +147,7 @@ def test_source_sends_frames_that_another_program_can_read(arena, mode):
     assert len(plain) == head["plain_len"]
     assert wire.hash128(plain, 0) == (head["hash_low"], head["hash_high"])
     records = wire.records(plain)
-    assert dict(records)["DATA"]["data"] == TEXT * 3
+    assert dict(records)["DATA"]["bytes"] == TEXT * 3
 
 
 @pytest.mark.parametrize("features", [0, 2, 0xffffff00])
