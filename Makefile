@@ -5,7 +5,7 @@ DESTDIR ?=
 BUILD ?= build/make
 # Where `make' leaves links to the programs.
 LINKS ?= .
-PROGRAMS = rdcp rdsend rdrecv rdbench rdcheck
+PROGRAMS = rdcp rdsend rdrecv rdbench rdcheck rdcpd
 
 all: $(BUILD)/build.ninja
 	ninja -C "$(BUILD)"

@@ -35,7 +35,7 @@ _sluice_values() { # PREVIOUS CURRENT MORE-TRANSPORTS EQUALS
 	-J) mapfile -t COMPREPLY < <(compgen -A hostname -- "$2") ;;
 	--lanes | --depth | --block-size | --rails | --memory | --address | --port-range | --timeout | \
 		--connect-timeout | --bwlimit | --exclude | --include | --max-size | --min-size | --max-delete | \
-		--suffix | --chmod | --chown | --size | --compress-level | --wait | --seconds | --key-fd | -w | -l | -P | -o | -e | --rsh) ;;
+		--suffix | --chmod | --chown | --module | --port | --daemon-port | --size | --compress-level | --wait | --seconds | --key-fd | -w | -l | -P | -o | -e | --rsh) ;;
 	*) return 1 ;;
 	esac
 }
@@ -61,7 +61,8 @@ _sluice() {
 	rdcp)
 		more=ssh hosts=:
 		options="$_sluice_common $_sluice_trees --preserve --no-target-directory --mkpath
-			--remove-source-files --fsync --inplace --sparse --no-sparse --rsh= --rdcp-path="
+			--remove-source-files --fsync --inplace --sparse --no-sparse --rsh= --rdcp-path=
+			--key-file= --daemon-port="
 		;;
 	rdbench)
 		files='' hosts=' '
@@ -71,6 +72,11 @@ _sluice() {
 	rdcheck)
 		files='' hosts=' '
 		options="$_sluice_starts"
+		;;
+	rdcpd)
+		files=''
+		options="--module= --key-file= --make-key= --port= --address= --ipv4 --ipv6 --verbose --quiet
+			--human-readable --help --version"
 		;;
 	rdsend) options="$_sluice_common $_sluice_keys --size=" ;;
 	*) options="$_sluice_common $_sluice_keys --wait= --mkpath --fsync --inplace" ;;
@@ -92,4 +98,4 @@ _sluice() {
 		< <(compgen -A hostname -S "${hosts% }" -- "$cur")
 	[ -z "$files" ] || compopt -o filenames
 }
-complete -F _sluice rdcp rdsend rdrecv rdbench rdcheck
+complete -F _sluice rdcp rdsend rdrecv rdbench rdcheck rdcpd

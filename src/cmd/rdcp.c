@@ -77,6 +77,29 @@ static int parse_targets(struct plan *p)
 	return 0;
 }
 
+/* What a daemon cannot do, or has no way for. */
+static int check_daemons(struct plan *p)
+{
+	bool sink = operand_is_daemon(p->target.host), source = false, remote = false;
+
+	for (unsigned i = 0; i < p->count; i++) {
+		source = source || operand_is_daemon(p->sources[i].host);
+		remote = remote || p->sources[i].host[0];
+	}
+	if (!sink && !source)
+		return 0;
+	if (remote && p->target.host[0])
+		return fail_as(OUT_USAGE, "with rdma://, SRC or DST must be on this host");
+	if (!p->o.key.file)
+		return fail_as(OUT_USAGE, "rdma:// needs the key of rdcpd: --key-file=FILE");
+	if (p->o.network.want == TRANSPORT_SSH)
+		return fail_as(OUT_USAGE, "--transport=ssh: there is no ssh to a rdcpd");
+	/* What -a includes, and no daemon permits. */
+	if (sink && p->o.archive)
+		p->o.rules.owner = p->o.rules.group = p->o.rules.devices = false;
+	return 0;
+}
+
 static int check_ssh_transport(const struct plan *p)
 {
 	bool remote = p->target.host[0];
@@ -259,7 +282,7 @@ static int run_rdcp(struct plan *p)
 	static struct report all;
 
 	all.program = program_name(RDCP);
-	if (parse_targets(p) || check_ssh_transport(p) || check_relative(p) ||
+	if (parse_targets(p) || check_daemons(p) || check_ssh_transport(p) || check_relative(p) ||
 	    check_chmod_and_stdout(p) || overlap_check(&p->o, p->sources, p->count, &p->target) ||
 	    rule_list_read(&p->o, &p->rules) ||
 	    (p->o.files_from && name_list_open(p->o.files_from, p->o.from0, &p->list)))

@@ -19,6 +19,7 @@ static int dial_receiver(struct stream_end *e, int left_ms, struct channel **ch,
 		.timeout_ms = left_ms,
 		.silence_ms = e->options.network.timeout_ms,
 		.key = &e->key,
+		.listener = "rdrecv",
 	};
 	union address from;
 

@@ -20,7 +20,7 @@ int boot_id(char *to, size_t size)
 	return known ? 0 : -1;
 }
 
-uint64_t host_id(void)
+static uint64_t find_host_id(void)
 {
 	struct {
 		char boot[64];
@@ -40,4 +40,14 @@ uint64_t host_id(void)
 	}
 	/* A random id equals no other host's. */
 	return random_bytes(&id, sizeof id) == 0 ? id : (uint64_t)getpid();
+}
+
+uint64_t host_id(void)
+{
+	static _Atomic uint64_t known;
+	uint64_t id = known;
+
+	if (!id)
+		known = id = find_host_id();
+	return id;
 }

@@ -39,6 +39,7 @@ static const char *const names[] = {
 	[MSG_EVENT] = "EVENT",
 	[MSG_FINDING] = "FINDING",
 	[MSG_TAKEN] = "TAKEN",
+	[MSG_MODULE] = "MODULE",
 };
 
 static bool is_type_known(uint8_t type)

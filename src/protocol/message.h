@@ -78,6 +78,7 @@ enum message_type {
 	/* sink -> conductor: a name that it puts into the target. conductor -> sink: a name that an
 	 * earlier session put there. */
 	MSG_TAKEN = 79,
+	MSG_MODULE = 80, /* conductor -> rdcpd, the first frame: the module that is meant */
 };
 static inline bool message_is_local(uint8_t type)
 {
@@ -492,6 +493,15 @@ struct msg_finding {
 };
 void msg_finding_encode(struct writer *w, const struct msg_finding *m);
 int msg_finding_decode(const struct frame *f, struct msg_finding *m);
+
+/* The first frame to a daemon. */
+enum { MODULE_NAME_MAX = 64 };
+struct msg_module {
+	uint16_t version;
+	char name[MODULE_NAME_MAX];
+};
+void msg_module_encode(struct writer *w, const struct msg_module *m);
+int msg_module_decode(const struct frame *f, struct msg_module *m);
 
 struct msg_note {
 	uint8_t level; /* enum log_level */

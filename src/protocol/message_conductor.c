@@ -27,6 +27,24 @@ int msg_greeting_decode(const struct frame *f, struct msg_greeting *m)
 	return decoder_finish(&d);
 }
 
+void msg_module_encode(struct writer *w, const struct msg_module *m)
+{
+	put_u16(w, m->version);
+	put_str(w, m->name);
+}
+
+int msg_module_decode(const struct frame *f, struct msg_module *m)
+{
+	struct decoder d = decoder_of(f);
+
+	m->version = take_u16(&d.r);
+	if (!d.r.bad && m->version != PROTOCOL_VERSION)
+		return fail_as(OUT_VERSION, "the client has protocol version %u, this rdcpd has %d",
+			       m->version, PROTOCOL_VERSION);
+	take_text(&d, m->name, sizeof m->name, "name");
+	return decoder_finish(&d);
+}
+
 void msg_start_encode(struct writer *w, const struct msg_start *m)
 {
 	put_u16(w, m->version);

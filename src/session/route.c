@@ -134,12 +134,18 @@ int route_on_noroute(struct session *s, const struct frame *f)
 	pthread_mutex_lock(&s->lock);
 	fits = s->o.has_conductor && m.round <= 1 && (unsigned)r->stage == m.round &&
 	       !route_dials(s, r->stage) && !r->chosen;
-	if (fits) {
+	if (fits && !s->o.fixed) {
 		snprintf(r->stuck[m.round], sizeof r->stuck[m.round], "%s", m.why);
 		r->stage++;
 		session_nudge(s);
 	}
 	pthread_mutex_unlock(&s->lock);
+	if (fits && s->o.fixed)
+		return fail_as(
+			OUT_CONNECT,
+			"no lane can reach %s: %s; all of rdcpd's connections come to its one "
+			"TCP port",
+			s->o.host, m.why);
 	return fits ? 0 : session_fail_unexpected(s, f);
 }
 

@@ -376,7 +376,7 @@ int session_open(struct channel *ch, const void *already_read, size_t len,
 	}
 	s->rtt_us = channel_rtt_us(ch);
 	if (!channel_addresses(ch, &s->local, &peer))
-		s->local.sa.sa_family = AF_UNSPEC;
+		s->local = s->o.reached;
 	handler.ctx = s;
 	handler.peer = s->o.peer;
 	if (options_complete(&s->o) < 0 || hello_make(s) < 0 ||

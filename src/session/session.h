@@ -46,6 +46,9 @@ struct session_opts {
 	char host[HOST_MAX], peer[HOST_MAX];
 	char address[HOST_MAX]; /* --address: the only address to listen at, or "" */
 	struct porter *porter; /* rdrecv's, with its listeners, else NULL; borrowed */
+	/* rdcpd: the address that the peer reached this end at (family 0: none) */
+	union address reached;
+	bool fixed; /* roles don't swap: the other end dials, or the session fails */
 	union address dialed; /* rdsend: the address of the control connection (family 0: none) */
 	int family; /* AF_INET, AF_INET6, or 0 for both */
 

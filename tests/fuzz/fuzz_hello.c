@@ -161,6 +161,25 @@ static void call_by_rdma(uint8_t what, const uint8_t *bytes, size_t len)
 	knocking_count++;
 }
 
+/* What rdcpd's parent makes of the first bytes: it looks at them, and takes none. */
+static void look_at(int fd)
+{
+	static struct strangers all;
+	union address from = {.in4 = {.sin_family = AF_INET}};
+	uint8_t hello[LANE_HELLO_SIZE];
+	int first, before = 0, after = 0;
+
+	expect(ioctl(fd, FIONREAD, &before) == 0);
+	strangers_init(&all);
+	strangers_add(&all, dup(fd), &from);
+	first = stranger_first_byte(&all, 0);
+	expect(first >= -1 && first <= UINT8_MAX);
+	if (first != TLS_HANDSHAKE && stranger_lane_hello(&all, 0, hello) == 1)
+		expect(before >= LANE_HELLO_SIZE && hello[0] == (uint8_t)(first < 0 ? 0 : first));
+	strangers_close(&all);
+	expect(ioctl(fd, FIONREAD, &after) == 0 && after == before);
+}
+
 /* Makes a caller, and returns its end of the connection; -1 if it comes by RDMA. */
 static int call(struct reader *in)
 {
@@ -176,6 +195,7 @@ static int call(struct reader *in)
 	expect(len == 0 || send(fds[1], bytes, len, 0) == (ssize_t)len);
 	if (!(what & STAYS))
 		shutdown(fds[1], SHUT_WR);
+	look_at(fds[0]);
 	waiting[waiting_count++] = fds[0];
 	no_descriptor = what & NO_DESCRIPTOR;
 	return fds[1];

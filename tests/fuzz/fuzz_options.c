@@ -130,7 +130,7 @@ static void parse(enum program program, int argc, char **argv)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	static const enum program programs[] = {RDCP, RDSEND, RDRECV, RDBENCH, RDCHECK};
+	static const enum program programs[] = {RDCP, RDSEND, RDRECV, RDBENCH, RDCHECK, RDCPD};
 	static char words[INPUT_MAX + 1];
 	char *argv[WORDS_MAX + 2] = {(char[]){"program"}};
 	int argc = 1;
@@ -141,6 +141,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	words[size - 1] = '\0';
 	for (char *at = words; at < words + size - 1 && argc <= WORDS_MAX; at += strlen(at) + 1)
 		argv[argc++] = at;
-	parse(programs[data[0] % 5], argc, argv);
+	parse(programs[data[0] % 6], argc, argv);
 	return 0;
 }

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include "base/clock.h"
-#include "cmd/end/orders.h"
+#include "cmd/end/guest.h"
 #include "copy/attr/modes.h"
 #include "expect.h"
 #include "session/channel/framer.h"
@@ -59,6 +59,32 @@ static void expect_bounds(const struct source_opts *from, const struct sink_opts
 		modes_free(m);
 	else
 		expect(failed()->code == OUT_USAGE);
+}
+
+/* What rdcpd lets a client do, if it lets it do anything. */
+static void expect_guest(void)
+{
+	struct guest g = {
+		.module = "m",
+		.may_read = orders.m.lanes % 3 != 1,
+		.may_write = orders.m.lanes % 3 != 2,
+	};
+	const struct rules *r = &orders.rules;
+
+	if (guest_check(&g, &orders)) {
+		expect(failed()->code == OUT_USAGE || failed()->code == OUT_FILE ||
+		       failed()->code == OUT_TRANSPORT);
+		return;
+	}
+	expect(orders.m.role == ROLE_SINK ? g.may_write : g.may_read);
+	expect(orders.m.want == TRANSPORT_TCP && orders_have(&orders, START_LISTENS));
+	expect(!r->delete &&!r->delete_excluded && !r->xattrs_all);
+	expect(orders.m.role == ROLE_SOURCE || (!r->devices && !r->owner && !r->chown[0]));
+	expect(orders.m.target[0] != '/' && orders.m.backup_dir[0] != '/');
+	for (unsigned i = 0; orders.m.role == ROLE_SOURCE && i < orders.want_count; i++)
+		expect(orders.wants[i][0] != '/' && strcmp(orders.wants[i], "..") != 0);
+	g.refusal.code = OUT_NO_SOURCE;
+	expect(guest_check(&g, &orders) == -1);
 }
 
 /* Reads the orders: 1 if they are complete, or -1. */
@@ -115,6 +141,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct sink_opts to = orders_sink_opts(&orders);
 
 		expect_bounds(&from, &to);
+		expect_guest();
 	}
 	answer(ch, peer);
 	orders_free(&orders);

@@ -172,6 +172,7 @@ def local_frames(far, name):
               "PROGRESS": dict(bytes=0, total=0, files=0, total_known=2),
               "STUCK": dict(round=9, why=""), "RULE": dict(include=1, pattern="*"),
               "LISTED": dict(name="g"), "TAKEN": dict(name="g"),
+              "MODULE": dict(version=wire.VERSION, name="g"),
               "EVENT": dict(what=6, code=0, deleted=0, size=0, change="", digest="", path="f"),
               "FINDING": dict(state=1, family=0, rdma=0, addr=bytes(16), name="pcie", subject="",
                               what="", remedy="")}[name]

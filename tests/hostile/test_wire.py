@@ -142,6 +142,7 @@ SAMPLES = {
     "RULE": dict(include=(0, 1, 1), pattern=text("/build/**.o", NAME)),
     "LISTED": dict(name=text("*.dat", NAME)),
     "TAKEN": dict(name=text("*.dat", NAME)),
+    "MODULE": dict(version=(wire.VERSION,) * 3, name=text("data", 64)),
     "EVENT": dict(what=(1, 3, 5), code=(0, 42, 45), deleted=(0, 1, 1), size=COUNTS[0],
                   change=text("cL+++++++++", 16), digest=text("0123456789abcdef", 130),
                   path=text("a/b c/d", 48 << 10)),

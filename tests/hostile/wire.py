@@ -206,6 +206,7 @@ MESSAGES = {
     "EVENT": (77, [("what", "u8"), ("code", "u8"), ("deleted", "u8"), ("size", "u64"),
                    ("change", "text"), ("digest", "text"), ("path", "text")]),
     "TAKEN": (79, [("name", "text")]),
+    "MODULE": (80, [("version", "u16"), ("name", "text")]),
     "FINDING": (78, [("state", "u8"), ("family", "u8"), ("rdma", "u8"), ("addr", 16),
                      ("name", "text"), ("subject", "text"), ("what", "text"), ("remedy", "text")]),
 }

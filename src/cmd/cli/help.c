@@ -25,7 +25,8 @@ static const struct manual manuals[] = {
 	 {"rdcp [options] SRC... DST", NULL},
 	 "Copy files and trees within a host or between hosts, over RDMA if both hosts\n"
 	 "have it and over TCP otherwise. SRC and DST are PATH, HOST:PATH or\n"
-	 "USER@HOST:PATH; - is stdin or stdout. rdcp starts the far end with ssh.",
+	 "USER@HOST:PATH; - is stdin or stdout. rdcp starts the far end with ssh, or asks\n"
+	 "the rdcpd on HOST for it: rdma://HOST/MODULE/PATH.",
 	 {{"rdcp model.bin storage2:/scratch/", "push a file"},
 	  {"rdcp -a 'storage2:/scratch/run7' .", "pull a tree; repeat to continue"},
 	  {"rdcp -a --delete a1:/data/ a2:/data", "mirror a1's tree on a2"}}},
@@ -47,6 +48,14 @@ static const struct manual manuals[] = {
 	 {{"rdrecv 7000 - image.raw", "to a file; the key is in RD_KEY"},
 	  {"rdrecv --key-file k 7000 -- zfs recv b", "a command and its exit status"},
 	  {"rdrecv -v 0 - | tar x", "any free port; see stderr"}}},
+	{RDCPD,
+	 "rdcpd",
+	 {"rdcpd [options] --module=NAME=DIR... --key-file=FILE", NULL},
+	 "Serve directories to every rdcp that has the key, many at once, without ssh.\n"
+	 "Each client is confined to the module that it names, as rdma://HOST/NAME/PATH.",
+	 {{"rdcpd --make-key k", "make a key for the clients"},
+	  {"rdcpd --key-file k --module data=/srv/data:rw", "serve a directory"},
+	  {"rdcp --key-file k run7 rdma://host/data/", "on a client: push a file"}}},
 	{RDBENCH,
 	 "rdbench",
 	 {"rdbench [options] [HOST]", NULL},
@@ -67,6 +76,7 @@ static const struct manual manuals[] = {
 };
 
 static const char *const group_titles[] = {
+	[GROUP_SERVE] = "What to serve",
 	[GROUP_COPY] = "What to copy",
 	[GROUP_WHERE] = "Where to copy",
 	[GROUP_METADATA] = "Metadata",

@@ -2,6 +2,7 @@
 #include "cmd/cli/operand.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
@@ -91,7 +92,6 @@ static int refuse_url(const char *text)
 	static const struct {
 		const char *scheme, *why;
 	} urls[] = {
-		{"rdma://", "rdma:// is not supported; use HOST:PATH"},
 		{"scp://", "URLs are not supported; use HOST:PATH, and -P for the port of ssh"},
 		{"sftp://", "URLs are not supported; use HOST:PATH, and -P for the port of ssh"},
 		{"ssh://", "URLs are not supported; use HOST:PATH, and -P for the port of ssh"},
@@ -111,16 +111,90 @@ static int refuse_foreign_path(const char *text, int host_len, const char *path)
 	size_t digits = strspn(path, "0123456789");
 
 	if (*path == ':')
-		return fail_as(OUT_USAGE,
-			       "%s: rsync daemons are not supported; use HOST:PATH, which uses ssh "
-			       "(for a path that begins with a colon: %.*s:./%s)",
-			       text, host_len, text, path);
+		return fail_as(
+			OUT_USAGE,
+			"%s: rsync daemons are not supported; use HOST:PATH, which uses ssh, "
+			"or rdma://HOST/MODULE/PATH of a rdcpd (for a path that begins with a colon: %.*s:./%s)",
+			text, host_len, text, path);
 	if (digits > 0 && digits <= 5 && path[digits] == ':' && path[digits + 1] == '/')
 		return fail_as(
 			OUT_USAGE,
 			"%s: a port before the path is not supported; use %.*s:%s (-P sets the "
 			"port of ssh; for a path that begins like this: %.*s:./%s)",
 			text, host_len, text, path + digits + 1, host_len, text, path);
+	return 0;
+}
+
+static const char scheme[] = "rdma://";
+
+bool operand_is_daemon(const char *host)
+{
+	return strncasecmp(host, scheme, sizeof scheme - 1) == 0;
+}
+
+/* Parses "host", "host:port", "[v6]" or "[v6]:port". Returns what follows, or NULL. */
+static const char *parse_authority(const char *text, struct daemon_url *u)
+{
+	bool brackets = *text == '[';
+	const char *host = text + brackets;
+	size_t len = strcspn(host, brackets ? "]/" : ":/");
+	const char *end = host + len;
+	char digits[8] = "";
+	uint64_t port = 0;
+
+	if (len == 0 || len >= sizeof u->host || (brackets && *end++ != ']'))
+		return NULL;
+	memcpy(u->host, host, len);
+	u->host[len] = '\0';
+	if (*end == ':') {
+		len = strcspn(++end, "/");
+		if (len == 0 || len >= sizeof digits)
+			return NULL;
+		memcpy(digits, end, len);
+		if (parse_number(digits, 1, 65535, &port))
+			return NULL;
+		end += len;
+	}
+	u->port = (unsigned)port;
+	return *end == '/' ? end + 1 : NULL;
+}
+
+int operand_parse_daemon(const char *text, struct daemon_url *u, const char **rest)
+{
+	const char *module;
+	size_t len;
+
+	memset(u, 0, sizeof *u);
+	module = parse_authority(text + sizeof scheme - 1, u);
+	len = module ? strcspn(module, "/") : 0;
+	if (len == 0 || len >= sizeof u->module)
+		return fail_as(OUT_USAGE,
+			       "%s: expected rdma://HOST/MODULE/PATH or "
+			       "rdma://HOST:PORT/MODULE/PATH",
+			       text);
+	if (strchr(u->host, '@'))
+		return fail_as(OUT_USAGE, "%s: rdcpd has no users; leave out the part before @",
+			       text);
+	memcpy(u->module, module, len);
+	*rest = module + len + strspn(module + len, "/");
+	return 0;
+}
+
+/* All operands in one module have the same host. */
+static int parse_url_operand(const char *text, struct operand *t)
+{
+	struct daemon_url u;
+	char port[16] = "";
+	bool v6;
+
+	if (operand_parse_daemon(text, &u, &t->path))
+		return -1;
+	v6 = strchr(u.host, ':') != NULL;
+	if (u.port)
+		snprintf(port, sizeof port, ":%u", u.port);
+	if ((size_t)snprintf(t->host, sizeof t->host, "%s%s%s%s%s/%s", scheme, v6 ? "[" : "",
+			     u.host, v6 ? "]" : "", port, u.module) >= sizeof t->host)
+		return fail_as(OUT_USAGE, "%s: the host name is too long", text);
 	return 0;
 }
 
@@ -137,6 +211,8 @@ int operand_parse(const char *text, struct operand *t)
 		t->stdio = true;
 		return 0;
 	}
+	if (operand_is_daemon(text))
+		return parse_url_operand(text, t);
 	if (refuse_url(text))
 		return -1;
 	colon = find_colon(text);

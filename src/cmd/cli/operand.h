@@ -5,7 +5,7 @@
 /*
  * A source or target of rdcp as the user names it:
  *
- *	path  ./a:b  host:path  user@host:path  [fe80::1%eth0]:path  -
+ *	path  ./a:b  rdma://host:port/module/path  host:path  user@host:path  [fe80::1%eth0]:path  -
  *
  * A colon after a slash is part of a local name. "host:" is the home directory there.
  */
@@ -15,10 +15,22 @@
 
 struct operand {
 	bool stdio; /* "-" */
-	char host[HOST_MAX]; /* as for ssh, with user@ and without brackets; "" for this host */
+	/* as for ssh, with user@ and without brackets; "" for this host; rdma://host:port/module of
+	 * a daemon (struct daemon_url) */
+	char host[HOST_MAX];
 	const char *path; /* points into the text */
 };
 
+/* A host that is a module of a rdcpd. */
+struct daemon_url {
+	char host[HOST_MAX];
+	unsigned port; /* 0: none is given */
+	char module[MODULE_NAME_MAX];
+};
+bool operand_is_daemon(const char *host);
+/* Parses a URL up to its module; *rest is what follows, "" for the module itself. Returns 0, or -1
+ * with a failure (OUT_USAGE). */
+int operand_parse_daemon(const char *text, struct daemon_url *u, const char **rest);
 /* Returns 0, or -1 with a failure (OUT_USAGE). text must outlive t. */
 int operand_parse(const char *text, struct operand *t);
 /* Finds the descriptor of this process that path is another name for (/dev/stdout, /dev/fd/N, or a

@@ -26,6 +26,7 @@ static void set_defaults(struct options *o, enum program program)
 	o->key.fd = -1;
 	o->wait_ms = -1;
 	o->measure.ms = MEASURE_MS;
+	o->serve.port = DAEMON_PORT;
 	o->remote.ssh = "ssh";
 	o->remote.rdcp_path = "rdcp";
 	o->rules = RULES_PLAIN;
@@ -175,11 +176,11 @@ static int add_ssh_option(struct options *o, char letter, const char *arg)
 	return 0;
 }
 
-static int set_number(unsigned most, const char *arg, void *at, bool descriptor)
+static int set_number(unsigned least, unsigned most, const char *arg, void *at, bool descriptor)
 {
 	uint64_t v;
 
-	if (parse_number(arg, descriptor ? 0 : 1, descriptor ? 1 << 20 : most, &v))
+	if (parse_number(arg, least, most, &v))
 		return -1;
 	if (descriptor)
 		*(int *)at = (int)v;
@@ -251,10 +252,24 @@ static int add_pattern_option(struct options *o, unsigned rule_flags, const char
 	return *arg ? 0 : -1;
 }
 
+static int add_ssh_port(struct options *o, const char *arg)
+{
+	uint64_t port;
+
+	return parse_number(arg, 1, 65535, &port) || add_ssh_option(o, 'p', arg) ? -1 : 0;
+}
+
+static int add_module(struct options *o, const char *arg)
+{
+	if (o->serve.module_count == MODULES_MAX)
+		return -1;
+	o->serve.modules[o->serve.module_count++] = arg;
+	return *arg ? 0 : -1;
+}
+
 static int set_row(struct options *o, const struct option_row *row, const char *arg)
 {
 	void *at = (char *)o + row->at;
-	uint64_t port;
 
 	switch (row->kind) {
 	case KIND_FLAG:
@@ -270,9 +285,10 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 		*(const char **)at = arg;
 		return *arg ? 0 : -1;
 	case KIND_COUNT:
-		return set_number(row->number, arg, at, false);
+	case KIND_PORT:
+		return set_number(row->kind == KIND_COUNT, row->number, arg, at, false);
 	case KIND_DESCRIPTOR:
-		return set_number(0, arg, at, true);
+		return set_number(0, 1 << 20, arg, at, true);
 	case KIND_SIZE:
 		return parse_size(arg, at);
 	case KIND_BLOCK:
@@ -291,7 +307,7 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 		return parse_number(arg, 0, UINT64_MAX, at);
 	case KIND_CLEAR:
 		*(bool *)at = false;
-		return 0;
+		/* fall through */
 	case KIND_ALWAYS:
 		return 0;
 	case KIND_FLAT:
@@ -324,7 +340,9 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 	case KIND_SSH:
 		return add_ssh_option(o, row->letter, arg);
 	case KIND_SSH_PORT:
-		return parse_number(arg, 1, 65535, &port) || add_ssh_option(o, 'p', arg) ? -1 : 0;
+		return add_ssh_port(o, arg);
+	case KIND_MODULE:
+		return add_module(o, arg);
 	case KIND_ACTION:
 		return set_action(o, (enum action)row->number);
 	}
@@ -450,7 +468,7 @@ static void operand_counts(const struct options *o, unsigned *least, unsigned *m
 
 	if (!(o->program & PROGRAMS)) {
 		*least = 0;
-		*most = 1;
+		*most = o->program == RDCPD ? 0 : 1;
 		return;
 	}
 	*least = o->program == RDCP ? 2 : o->program == RDSEND ? 2 + key : 1 + key;
@@ -464,7 +482,8 @@ static int check_operands(struct options *o)
 
 	operand_counts(o, &least, &most);
 	/* An empty HOST, such as a script's unset variable, must not mean this host. */
-	if (!(o->program & PROGRAMS) && (!*first || *first == '-' || strlen(first) >= HOST_MAX))
+	if ((o->program & (RDBENCH | RDCHECK)) &&
+	    (!*first || *first == '-' || strlen(first) >= HOST_MAX))
 		return fail_as(OUT_USAGE, "\"%.60s\" is not a host name", first);
 	if (o->operand_count < least && o->program == RDCP)
 		return fail_as(OUT_USAGE,

@@ -24,8 +24,10 @@ enum program {
 	PROGRAMS = RDCP | RDSEND | RDRECV,
 	RDBENCH = 8,
 	RDCHECK = 16,
+	RDCPD = 32,
 	STARTERS = RDCP | RDBENCH | RDCHECK, /* those that start a far end */
-	EVERY = PROGRAMS | RDBENCH | RDCHECK,
+	CALLERS = PROGRAMS | RDBENCH | RDCHECK, /* those that a user waits for */
+	EVERY = CALLERS | RDCPD,
 };
 
 enum action {
@@ -87,6 +89,12 @@ struct key_options {
 	const char *file, *make;
 	int fd; /* -1: none */
 };
+enum { MODULES_MAX = 64, DAEMON_PORT = 10470 /* hdrdmacp's */ };
+struct serve_options {
+	const char *modules[MODULES_MAX]; /* rdcpd: as written */
+	unsigned module_count;
+	unsigned port; /* rdcpd: to listen at; rdcp: of daemons */
+};
 struct measure_options { /* rdbench */
 	const char *source, *target, *plot; /* disks to measure, and the plot; NULL: none */
 	int ms; /* for each point */
@@ -102,6 +110,7 @@ struct options {
 	struct speed_options speed;
 	struct key_options key;
 	struct measure_options measure;
+	struct serve_options serve;
 	uint64_t size; /* rdsend: size of the stream, for the ETA; 0: unknown */
 	int wait_ms; /* rdrecv; -1: without limit */
 
@@ -152,6 +161,7 @@ enum option_kind {
 	KIND_VALUE, /* unsigned at = number */
 	KIND_TEXT, /* const char * at */
 	KIND_COUNT, /* unsigned at, from 1 to number */
+	KIND_PORT, /* unsigned at, from 0 to number */
 	KIND_DESCRIPTOR, /* int at */
 	KIND_SIZE, /* uint64_t at */
 	KIND_BLOCK, /* uint64_t at: a power of two from 4k to 4M */
@@ -178,12 +188,14 @@ enum option_kind {
 	KIND_PROGRESS,
 	KIND_SSH, /* passed to ssh as -letter */
 	KIND_SSH_PORT, /* passed to ssh as -p */
+	KIND_MODULE, /* one more of serve.modules */
 	KIND_ACTION, /* enum action = number */
 };
 
 enum { RULE_INCLUDE = 1, RULE_FROM_FILE = 2 };
 
 enum option_group {
+	GROUP_SERVE,
 	GROUP_COPY,
 	GROUP_WHERE,
 	GROUP_METADATA,

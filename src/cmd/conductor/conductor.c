@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/io.h"
+#include "cmd/conductor/daemon_call.h"
 #include "cmd/conductor/explain.h"
 #include "cmd/conductor/far_command.h"
 #include "cmd/end/end.h"
@@ -364,6 +365,9 @@ static int start_end(struct conductor *c, int i)
 			return 0;
 		}
 		if (far_start(c->job->o, l->ssh_host, "--ends", &l->child))
+			return -1;
+	} else if (l->daemon) {
+		if (daemon_start(c->job->o, l->ssh_host, &l->child))
 			return -1;
 	} else if (l->far) {
 		if (far_start(c->job->o, l->ssh_host, "--end", &l->child))

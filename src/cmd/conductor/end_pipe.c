@@ -9,6 +9,8 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fail.h"
+#include "cmd/cli/operand.h"
+#include "cmd/conductor/daemon_call.h"
 
 enum { OUT_FIRST = 64 << 10 };
 
@@ -26,8 +28,11 @@ void end_pipe_set_host(struct end_pipe *l, const char *host)
 	const char *at = strrchr(host, '@');
 
 	l->far = host[0] != '\0';
+	l->daemon = operand_is_daemon(host);
 	l->ssh_host = host;
-	if (l->far)
+	if (l->daemon)
+		daemon_name(host, l->name);
+	else if (l->far)
 		snprintf(l->name, sizeof l->name, "%s", at ? at + 1 : host);
 	else if (gethostname(l->name, sizeof l->name - 1) || !l->name[0])
 		snprintf(l->name, sizeof l->name, "here");

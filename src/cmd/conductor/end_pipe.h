@@ -23,7 +23,9 @@ struct end_pipe {
 	struct child child;
 	bool far;
 	char name[HOST_MAX]; /* of its host, for messages and START */
-	const char *ssh_host; /* far end: the host as ssh wants it */
+	bool daemon; /* far, and of a rdcpd */
+	const char
+		*ssh_host; /* far end: the host as ssh wants it, or the URL of a daemon's module */
 	bool greeted, gone; /* gone: nothing more will arrive */
 	/* It has sent a frame to the other end, so its session reports its own failures. */
 	bool relayed_frame;
@@ -44,7 +46,7 @@ struct end_pipe {
 };
 
 void end_pipe_init(struct end_pipe *l);
-/* Sets the host of the end, as ssh wants it; "" for this host. */
+/* Sets the host of the end, as ssh_host; "" for this host. */
 void end_pipe_set_host(struct end_pipe *l, const char *host);
 /* Takes over the pipes of the started child. Returns 0, or -1 with OUT_START. */
 int end_pipe_open(struct end_pipe *l);

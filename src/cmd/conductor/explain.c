@@ -20,6 +20,8 @@ int explain_exit(const struct end_pipe *l, const struct options *o, int status)
 {
 	char how[128];
 
+	if (l->daemon)
+		return fail_as(OUT_START, "rdcpd on %s closed the connection", l->name);
 	if (l->far && WIFEXITED(status) && WEXITSTATUS(status) == 127 &&
 	    strchr(o->remote.rdcp_path, '/'))
 		return fail_as(OUT_START,

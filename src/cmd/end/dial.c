@@ -134,12 +134,11 @@ static int await_handshake(struct channel *ch, const struct dial_opts *o, uint64
 
 static int fail_unreachable(const struct dial_opts *o)
 {
-	const char *why = errno == ECONNREFUSED ? "no rdrecv listens there"
-						: "no rdrecv can be reached there";
+	const char *why = errno == ECONNREFUSED ? "listens" : "can be reached";
 	const char *more = errno == ECONNREFUSED ? "" : "; is a firewall in between?";
 
-	return fail_as(OUT_CONNECT, "connect to %s port %u: %m: %s (tried for %g s%s)", o->host,
-		       o->port, why, o->timeout_ms / 1000.0, more);
+	return fail_as(OUT_CONNECT, "connect to %s port %u: %m: no %s %s there (tried for %g s%s)",
+		       o->host, o->port, o->listener, why, o->timeout_ms / 1000.0, more);
 }
 
 /* One attempt. Returns 0, or -1 with a failure; *again: another attempt may succeed. */
@@ -155,6 +154,7 @@ static int dial_once(const struct dial_opts *o, const union address *to, unsigne
 	if (channel_tls_client(fd, o->key, out))
 		return -1;
 	channel_set_peer(*out, o->host);
+	channel_set_caller(*out, o->caller);
 	if (await_handshake(*out, o, deadline_ms) == 0)
 		return 0;
 	channel_free(*out);

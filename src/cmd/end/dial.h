@@ -22,9 +22,11 @@ struct dial_opts {
 	int timeout_ms; /* --connect-timeout: for all attempts together */
 	int silence_ms; /* --timeout: how long a handshake may make no progress */
 	const struct psk *key;
+	const char *listener; /* the program that listens there, for messages */
+	enum caller_role caller;
 };
 /*
- * Connects to a rdrecv with this key. Tries all addresses, again after 10 ms and then at growing
+ * Connects to a listener with this key. Tries all addresses, again after 10 ms and then at growing
  * intervals up to 100 ms, until the time is over (OUT_CONNECT), as long as the connection is
  * refused, or closed before either side has proved that it has the key. OUT_TIMEOUT: the connection
  * was accepted, but the peer does not answer. *dialed is the address that answered.

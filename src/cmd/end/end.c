@@ -22,7 +22,7 @@
 #include "session/channel/key.h"
 #include "session/channel/openssl.h"
 
-enum { UPDATE_MS = 250, LAST_FRAME_MS = 1000 };
+enum { UPDATE_MS = 250, LAST_FRAME_MS = 1000, GUEST_ORDERS_MS = 30000 };
 
 #ifndef SLUICE_VERSION
 #define SLUICE_VERSION "0"
@@ -35,6 +35,9 @@ struct end {
 	struct end_work work;
 	struct scratch disk; /* rdbench's; fd -1 */
 	int clones; /* a socket to the other end; 0: none */
+	const struct guest *guest; /* NULL: an end of rdcp */
+	struct porter *porter; /* a guest's */
+	uint64_t orders_due_ms; /* a guest's orders must be complete then (clock_ms); 0: no limit */
 	struct failure deaf; /* why the conductor's frames can't be read; OUT_DONE: they can */
 	bool verdict_sent;
 	struct msg_progress last_progress; /* as sent */
@@ -55,7 +58,7 @@ static int send_end_greeting(struct end *e)
 
 static int await_frame(struct end *e, struct frame *f)
 {
-	int rc = frame_read(e->channel, &e->framer, 0, f);
+	int rc = frame_read(e->channel, &e->framer, e->orders_due_ms, f);
 
 	if (rc == 0)
 		return fail_as(OUT_PEER_LOST, "the conductor is gone");
@@ -74,7 +77,26 @@ static int receive_orders(struct end *e)
 	} while (rc == 0);
 	/* orders_begin() decoded START's secret on the stack. */
 	wipe_stack();
+	if (rc > 0 && e->guest)
+		rc = guest_check(e->guest, &e->work.orders);
 	return rc < 0 ? -1 : 0;
+}
+
+/* The lanes of a guest come to rdcpd's port. */
+static int fill_guest_session(struct end *e, struct session_opts *so)
+{
+	const struct guest *g = e->guest;
+
+	if (!g)
+		return 0;
+	if (porter_new(so->tos, &e->porter))
+		return -1;
+	porter_use_door(e->porter, g->door, g->port);
+	so->porter = e->porter;
+	so->reached = g->reached;
+	so->fixed = true;
+	so->address[0] = '\0';
+	return 0;
 }
 
 /* ---- to the conductor ------------------------------------------------------------------------ */
@@ -284,7 +306,12 @@ static int open_end_session(struct end *e, char host[static HOST_MAX])
 	end_work_fill_session(&e->work, &so);
 	so.has_conductor = true;
 	atomic_store(&e->work.opened, true);
-	rc = session_open(ch, before, len, &so, host, &s);
+	if (fill_guest_session(e, &so)) {
+		channel_free(ch);
+		rc = -1;
+	} else {
+		rc = session_open(ch, before, len, &so, host, &s);
+	}
 	explicit_bzero(so.secret, sizeof so.secret);
 	explicit_bzero(e->work.orders.m.secret, sizeof e->work.orders.m.secret);
 	framer_wipe(&e->framer); /* it held START; the session has a copy of the rest */
@@ -416,7 +443,7 @@ static void set_log(const struct msg_start *m)
 
 static int begin_end(struct end *e, int in, int out, bool far)
 {
-	if (watch_signals(!far))
+	if (watch_signals(!far && !e->guest))
 		return -1;
 	process_protect_secrets();
 	process_raise_descriptors();
@@ -439,13 +466,20 @@ static void end_free(struct end *e)
 	close_fd(e->last_out);
 	framer_wipe(&e->framer);
 	orders_free(&e->work.orders);
+	porter_free(e->porter);
 }
 
 static int clone_socket;
+static const struct guest *end_guest;
 
 void end_set_clone_socket(int socket)
 {
 	clone_socket = socket;
+}
+
+void end_set_guest(const struct guest *g)
+{
+	end_guest = g;
 }
 
 int end_run(int in, int out, bool far)
@@ -454,6 +488,9 @@ int end_run(int in, int out, bool far)
 	int code;
 
 	e.clones = clone_socket;
+	e.guest = end_guest;
+	if (e.guest)
+		e.orders_due_ms = clock_ms() + GUEST_ORDERS_MS;
 	/* The conductor sees only that this end exits, so print why, unless the conductor is gone.
 	 */
 	if (begin_end(&e, in, out, far)) {

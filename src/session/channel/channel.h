@@ -31,6 +31,10 @@ int channel_over_fds(int in, int out, struct channel **out_ch);
 /* A TLS session over a connected socket, before its handshake. Owns fd, also on failure. */
 int channel_tls_client(int fd, const struct psk *key, struct channel **out);
 int channel_tls_server(int fd, const struct psk *key, struct channel **out);
+/* Who connects, as the identity of the key states it: a source (default), or a conductor. Before
+ * the handshake, of TLS only. */
+enum caller_role { CALLER_SOURCE, CALLER_CONDUCTOR };
+void channel_set_caller(struct channel *c, enum caller_role caller);
 /* One step of the handshake. Returns 1 when done (at once for descriptors), 0 for "not now", -1 on
  * failure: OUT_AUTH: the key did not match; OUT_PEER_LOST: the peer closed or reset the connection;
  * OUT_PROTOCOL: the peer does not speak this protocol. */
@@ -57,6 +61,8 @@ size_t channel_unsent(const struct channel *c);
 /* Waits until a TCP peer's kernel has acknowledged everything written. Closing a socket with unread
  * input discards whatever has not arrived. Returns false if deadline_ms passed. */
 bool channel_flush(const struct channel *c, uint64_t deadline_ms);
+/* Frees c in a forked process that does not use it: the peer notices nothing. */
+void channel_forget(struct channel *c);
 /* Sends the end of the TLS stream if that is possible at once, and closes. Keeps errno. c may be
  * NULL. */
 void channel_free(struct channel *c);

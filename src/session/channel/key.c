@@ -7,6 +7,7 @@
 #include <openssl/evp.h>
 #include <openssl/kdf.h>
 #include <openssl/params.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -104,7 +105,12 @@ int psk_from_text(const char *text, size_t len, struct psk *out)
 	return psk_stretch(text, len, out);
 }
 
-static int psk_read(int fd, const char *name, struct psk *out)
+static bool is_made(const char *text, ssize_t len)
+{
+	return len >= (ssize_t)MADE_PREFIX_LEN && memcmp(text, MADE_PREFIX, MADE_PREFIX_LEN) == 0;
+}
+
+static int psk_read(int fd, const char *name, bool only_made, struct psk *out)
 {
 	char text[KEY_TEXT_MAX + 2 + 1]; /* CR LF, and one byte that shows that it is too long */
 	ssize_t n = read_full(fd, text, sizeof text);
@@ -112,6 +118,8 @@ static int psk_read(int fd, const char *name, struct psk *out)
 
 	if (n < 0) {
 		rc = fail("read the key from %s: %m", name);
+	} else if (only_made && !is_made(text, n)) {
+		rc = fail_as(OUT_USAGE, "key file %s: not a key from --make-key", name);
 	} else {
 		if (n > 0 && text[n - 1] == '\n')
 			n--;
@@ -125,7 +133,7 @@ static int psk_read(int fd, const char *name, struct psk *out)
 
 int psk_from_fd(int fd, struct psk *out)
 {
-	return psk_read(fd, "the given descriptor", out);
+	return psk_read(fd, "the given descriptor", false, out);
 }
 
 static int key_file_check(int fd, const char *path)
@@ -144,7 +152,7 @@ static int key_file_check(int fd, const char *path)
 	return 0;
 }
 
-int psk_from_file(const char *path, struct psk *out)
+static int read_key_file(const char *path, bool only_made, struct psk *out)
 {
 	/* O_NONBLOCK: open(2) must not block on a FIFO of that name. */
 	int fd = RETRIED(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
@@ -154,9 +162,19 @@ int psk_from_file(const char *path, struct psk *out)
 		return fail("open key file %s: %m", path);
 	rc = key_file_check(fd, path);
 	if (rc == 0)
-		rc = psk_read(fd, path, out);
+		rc = psk_read(fd, path, only_made, out);
 	close_fd(fd);
 	return rc;
+}
+
+int psk_from_file(const char *path, struct psk *out)
+{
+	return read_key_file(path, false, out);
+}
+
+int psk_from_made_file(const char *path, struct psk *out)
+{
+	return read_key_file(path, true, out);
 }
 
 static int make_key_text(char to[static MADE_LEN + 1])

@@ -22,6 +22,8 @@ int psk_from_text(const char *text, size_t len, struct psk *out);
 /* From a file that we own, without permissions for others (fstat on the open file; else OUT_USAGE).
  * One newline at the end is not part of the key. */
 int psk_from_file(const char *path, struct psk *out);
+/* The same, but of a generated key only. */
+int psk_from_made_file(const char *path, struct psk *out);
 /* From fd up to its end, at most KEY_TEXT_MAX bytes. fd stays open. */
 int psk_from_fd(int fd, struct psk *out);
 /* Makes a key file with mode 0600. Does not overwrite an existing file. */

@@ -23,7 +23,10 @@
 #include "base/io.h"
 
 /* Names the connecting end's role and user ("-": any holder of the key). Its form never changes. */
-#define IDENTITY "sluice:source:-"
+static const char *const identities[] = {
+	[CALLER_SOURCE] = "sluice:source:-",
+	[CALLER_CONDUCTOR] = "sluice:conductor:-",
+};
 #define SECRET_LABEL "EXPORTER-sluice-lane"
 
 /* Both with SHA-256, because an external PSK is bound to that hash. */
@@ -34,6 +37,7 @@ enum { ALERT_REASON = 1000, CERTIFICATES_MAX = 4096 };
 struct tls {
 	struct channel channel;
 	SSL *ssl;
+	enum caller_role caller;
 	struct psk key; /* wiped when the handshake is over */
 	bool handshake_done;
 	bool broken; /* OpenSSL may only be called to free */
@@ -69,8 +73,8 @@ static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t 
 	if (md && !EVP_MD_is_a(md, "SHA256"))
 		return 0;
 	*session = make_session(ssl, &t->key);
-	*id = (const unsigned char *)IDENTITY;
-	*id_len = sizeof IDENTITY - 1;
+	*id = (const unsigned char *)identities[t->caller];
+	*id_len = strlen(identities[t->caller]);
 	return *session != NULL;
 }
 
@@ -78,9 +82,10 @@ static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t 
 static int find_key(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSION **session)
 {
 	struct tls *t = SSL_get_app_data(ssl);
+	const char *identity = identities[t->caller];
 	struct psk key = t->key;
 
-	if (id_len != sizeof IDENTITY - 1 || memcmp(id, IDENTITY, id_len) != 0) {
+	if (id_len != strlen(identity) || memcmp(id, identity, id_len) != 0) {
 		if (random_bytes(key.bytes, sizeof key.bytes) != 0)
 			return 0;
 	}
@@ -363,6 +368,21 @@ fail:
 	}
 	close_fd(fd);
 	return -1;
+}
+
+void channel_set_caller(struct channel *c, enum caller_role caller)
+{
+	struct tls *t = (struct tls *)c;
+
+	t->caller = caller;
+}
+
+void channel_forget(struct channel *c)
+{
+	struct tls *t = (struct tls *)c;
+
+	SSL_set_quiet_shutdown(t->ssl, 1);
+	channel_free(c);
 }
 
 int channel_tls_client(int fd, const struct psk *key, struct channel **out)

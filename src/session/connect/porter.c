@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/fd_pass.h"
 #include "base/io.h"
 #include "base/log.h"
 
@@ -28,6 +29,7 @@ int porter_new(unsigned tos, struct porter **out)
 	if (!p)
 		return fail_as(OUT_MEMORY, "set up listeners: %m");
 	p->tos = tos;
+	p->door = -1;
 	p->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (p->stop < 0) {
 		fail_as(OUT_MEMORY, "set up listeners: %m");
@@ -159,6 +161,12 @@ int porter_listen_rdma(struct porter *p, const union address *addr, unsigned lo,
 	return 0;
 }
 
+void porter_use_door(struct porter *p, int door, unsigned port)
+{
+	p->door = door;
+	p->tcp_port = port;
+}
+
 unsigned porter_tcp_port(const struct porter *p)
 {
 	return p->tcp_port;
@@ -169,8 +177,33 @@ unsigned porter_rdma_port(const struct porter *p)
 	return p->rdma_port;
 }
 
+/* Takes the lanes that came through the door. */
+static void accept_at_door(struct porter *p)
+{
+	while (p->door >= 0) {
+		union address from = {.sa = {.sa_family = AF_UNSPEC}};
+		socklen_t len = sizeof from;
+		uint8_t byte;
+		int fd;
+		ssize_t n = fd_receive(p->door, &byte, 1, &fd, MSG_DONTWAIT);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && errno == EAGAIN)
+			return;
+		if (n <= 0) {
+			log_warn("no more lanes are accepted: rdcpd is gone");
+			p->door = -1;
+		} else if (fd >= 0) {
+			(void)getpeername(fd, &from.sa, &len);
+			strangers_add(&p->strangers, fd, &from);
+		}
+	}
+}
+
 void porter_accept(struct porter *p)
 {
+	accept_at_door(p);
 	for (unsigned i = 0; i < p->tcp_count && strangers_accepting(&p->strangers); i++)
 		strangers_accept(&p->strangers, p->tcp[i]);
 }
@@ -179,6 +212,8 @@ unsigned porter_poll_listeners(struct porter *p, struct pollfd *set, unsigned n)
 {
 	for (unsigned i = 0; i < p->tcp_count && strangers_accepting(&p->strangers); i++)
 		set[n++] = (struct pollfd){.fd = p->tcp[i], .events = POLLIN};
+	if (p->door >= 0)
+		set[n++] = (struct pollfd){.fd = p->door, .events = POLLIN};
 	return n;
 }
 

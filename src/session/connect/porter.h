@@ -36,6 +36,12 @@ void porter_free(struct porter *p);
  * porter_open_lanes().
  */
 int porter_listen_tcp(struct porter *p, const union address *addr, unsigned lo, unsigned hi);
+/*
+ * Instead of TCP listeners: lanes come as descriptors over a Unix socket, from a process that
+ * listens at this port for several sessions. porter_open_lanes() sends the session's id over it.
+ * door is borrowed.
+ */
+void porter_use_door(struct porter *p, int door, unsigned port);
 /* Listens for RDMA callers at addr; stores the port in *port. */
 int porter_listen_rdma(struct porter *p, const union address *addr, unsigned lo, unsigned hi,
 		       unsigned *port);

@@ -11,7 +11,7 @@
 #include "session/connect/porter.h"
 #include "session/connect/strangers.h"
 
-enum { LISTENERS_MAX = OFFER_MAX + 2 };
+enum { LISTENERS_MAX = OFFER_MAX + 3 };
 
 /* Keeps the caller of one lane until the lane's thread takes it. */
 struct berth {
@@ -25,6 +25,7 @@ struct porter {
 	union address wanted[LISTENERS_MAX]; /* where to listen for TCP, all on one port */
 	int tcp[LISTENERS_MAX];
 	unsigned wanted_count, tcp_count, tcp_port;
+	int door; /* -1: none */
 	struct verbs_listener *rdma[OFFER_MAX];
 	union address rdma_at[OFFER_MAX]; /* where these listen */
 	unsigned rdma_count, rdma_port;

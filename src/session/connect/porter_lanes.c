@@ -294,5 +294,8 @@ int porter_open_lanes(struct porter *p, const struct porter_terms *terms)
 			return fail_as(OUT_MEMORY, "accept lanes: %m");
 	}
 	strangers_close(&p->strangers);
+	if (p->door >= 0 && send(p->door, &terms->key.session, sizeof terms->key.session,
+				 MSG_NOSIGNAL) != sizeof terms->key.session)
+		return fail_as(OUT_SOCKET, "accept lanes: rdcpd: %m");
 	return worker_start(&p->worker, "porter", porter_run, p);
 }

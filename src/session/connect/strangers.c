@@ -103,7 +103,7 @@ static bool evict_stranger(struct strangers *s)
 	return true;
 }
 
-static void add_stranger(struct strangers *s, int fd, const union address *from)
+void strangers_add(struct strangers *s, int fd, const union address *from)
 {
 	struct stranger new = {.fd = fd, .due = clock_ms() + STRANGER_MS};
 
@@ -155,7 +155,7 @@ void strangers_accept(struct strangers *s, int listener)
 		int err = errno;
 
 		if (fd >= 0) {
-			add_stranger(s, fd, &from);
+			strangers_add(s, fd, &from);
 			continue;
 		}
 		if (err == EINTR || err == ECONNABORTED)
@@ -226,6 +226,32 @@ int stranger_hello(struct strangers *s, unsigned i)
 	if (poll(&p, 1, 0) != 0)
 		return -1;
 	return set_wake_bytes(s, fd, whole);
+}
+
+int stranger_lane_hello(struct strangers *s, unsigned i, uint8_t to[static LANE_HELLO_SIZE])
+{
+	int fd = s->list[i].fd;
+	ssize_t n = recv(fd, to, LANE_HELLO_SIZE, MSG_PEEK | MSG_DONTWAIT);
+	struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+	if (n == LANE_HELLO_SIZE)
+		return set_wake_bytes(s, fd, 1) ? -1 : 1;
+	/* It has shut down its side before the whole hello came. */
+	if (n == 0 || poll(&p, 1, 0) != 0)
+		return -1;
+	return set_wake_bytes(s, fd, LANE_HELLO_SIZE);
+}
+
+int stranger_first_byte(const struct strangers *s, unsigned i)
+{
+	uint8_t first;
+	ssize_t n = recv(s->list[i].fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	if (n < 0)
+		return errno == EAGAIN || errno == EINTR ? 0 : -1;
+	return n == 1 && first ? first : -1;
 }
 
 void stranger_refuse(const struct stranger *s)

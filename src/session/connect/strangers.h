@@ -59,6 +59,8 @@ void stranger_release(struct strangers *s, unsigned i);
 bool strangers_accepting(const struct strangers *s);
 /* Accepts the connections that wait at a listener. */
 void strangers_accept(struct strangers *s, int listener);
+/* Adds a connection that another process has accepted, and owns it from here on. */
+void strangers_add(struct strangers *s, int fd, const union address *from);
 /* When the first one must have authenticated (clock_ms); 0: there are no strangers. */
 uint64_t strangers_due(const struct strangers *s);
 /* Closes those whose time is over. Call it after their bytes were read, so that a stop of this
@@ -68,6 +70,10 @@ void strangers_expire(struct strangers *s);
 /* Whether a whole ClientHello of list[i] has arrived: 1 yes; 0 not yet (poll(2) reports when); -1
  * it must be closed. */
 int stranger_hello(struct strangers *s, unsigned i);
+/* Peeks at the LANE_HELLO of list[i]; the results are those of stranger_hello(). */
+int stranger_lane_hello(struct strangers *s, unsigned i, uint8_t to[static LANE_HELLO_SIZE]);
+/* The first byte of list[i]; 0: none has arrived; -1: it must be closed. */
+int stranger_first_byte(const struct strangers *s, unsigned i);
 /* Sends a TLS alert to a stranger that has sent the beginning of a ClientHello while this end
  * serves another peer. */
 void stranger_refuse(const struct stranger *s);

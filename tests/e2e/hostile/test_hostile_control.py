@@ -52,6 +52,7 @@ ANYTHING = {
     "RULE": dict(include=1, pattern="*"),
     "LISTED": dict(name="more"),
     "TAKEN": dict(name="more"),
+    "MODULE": dict(version=wire.VERSION, name="more"),
     "EVENT": dict(what=1, code=0, deleted=0, size=0, change="", digest="", path="f"),
     "CANCEL-0": dict(signo=0),
     "CANCEL-255": dict(signo=255),
@@ -88,7 +89,7 @@ def test_message_out_of_order_fails_a_sink(arena, state, what):
 
 @pytest.mark.parametrize("what", ["OFFER", "CHOICE", "NOROUTE-2", "LANE_STORED", "FILE_RESULT",
                                   "STORED", "ANSWERS", "CELLS", "END", "DONE", "START", "RULE",
-                                  "LISTED", "EVENT", "TAKEN"])
+                                  "LISTED", "EVENT", "TAKEN", "MODULE"])
 def test_message_out_of_order_fails_a_source(arena, what):
     e = arena.source().orders()
     e.open()

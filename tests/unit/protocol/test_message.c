@@ -240,6 +240,7 @@ static void each_field_has_its_range(void **state)
 		{MSG_RULE, 1, 2, RULE_TEXT_MAX, "pattern"},
 		{MSG_LISTED, 0, 2, NAME_MAX_WIRE, "LISTED from the peer: name"},
 		{MSG_TAKEN, 0, 2, NAME_MAX_WIRE, "TAKEN from the peer: name"},
+		{MSG_MODULE, 2, 2, MODULE_NAME_MAX, "name"},
 		{MSG_EVENT, 0, 1, 0, "what"},
 		{MSG_EVENT, 0, 1, EVENT_NODE + 1, "what"},
 		{MSG_EVENT, 2, 1, 2, "deleted"},
@@ -785,7 +786,7 @@ static void frame_heads_are_checked(void **state)
 
 	(void)state;
 	for (unsigned t = 0; t < 256; t++) {
-		bool known = (t >= 1 && t <= 18) || (t >= 64 && t <= 79);
+		bool known = (t >= 1 && t <= 18) || (t >= 64 && t <= 80);
 
 		frame_head_encode((uint8_t)t, FRAME_BODY_MAX, head);
 		assert_int_equal(frame_head_decode(head, &type, &len), known ? 0 : -1);

@@ -27,6 +27,7 @@ union any_message {
 	struct msg_start start;
 	struct msg_want want;
 	struct msg_rule rule;
+	struct msg_module module;
 	struct msg_event event;
 	struct msg_finding finding;
 	struct msg_note note;
@@ -92,6 +93,8 @@ static inline int recode(const struct frame *f, union any_message *m, struct wri
 		RECODE(want);
 	case MSG_RULE:
 		RECODE(rule);
+	case MSG_MODULE:
+		RECODE(module);
 	case MSG_EVENT:
 		RECODE(event);
 	case MSG_FINDING:

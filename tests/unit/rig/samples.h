@@ -281,6 +281,14 @@ static inline void sample_greeting(enum sample_size size, struct writer *w)
 	msg_greeting_encode(w, &m);
 }
 
+static inline void sample_module(enum sample_size size, struct writer *w)
+{
+	struct msg_module m = {.version = PROTOCOL_VERSION};
+
+	TEXT("data", m.name);
+	msg_module_encode(w, &m);
+}
+
 static inline void sample_start(enum sample_size size, struct writer *w)
 {
 	struct msg_start m = {
@@ -639,6 +647,7 @@ static const struct sample samples[] = {
 	{MSG_EVENT, sample_event},
 	{MSG_FINDING, sample_finding},
 	{MSG_TAKEN, sample_want},
+	{MSG_MODULE, sample_module},
 	{0, sample_records},
 };
 enum { SAMPLE_COUNT = sizeof samples / sizeof *samples };

@@ -55,6 +55,26 @@ static void remote_names_are_split(void **state)
 	check("10.0.0.1:x", "10.0.0.1", "x");
 }
 
+static void modules_of_a_daemon_are_hosts(void **state)
+{
+	struct daemon_url u;
+	const char *rest;
+
+	(void)state;
+	check("rdma://h/m", "rdma://h/m", "");
+	check("rdma://h/m/", "rdma://h/m", "");
+	check("RDMA://h/m//a/b", "rdma://h/m", "a/b");
+	check("rdma://h:10470/m/a:b/", "rdma://h:10470/m", "a:b/");
+	check("rdma://[::1]/m/a", "rdma://[::1]/m", "a");
+	check("rdma://[::1]:7/m/a", "rdma://[::1]:7/m", "a");
+	assert_int_equal(operand_parse_daemon("rdma://[::1]:7/m", &u, &rest), 0);
+	assert_string_equal(u.host, "::1");
+	assert_string_equal(u.module, "m");
+	assert_int_equal(u.port, 7);
+	assert_true(operand_is_daemon("rdma://x"));
+	assert_false(operand_is_daemon("rdma:/x"));
+}
+
 static void refused(const char *text, const char *why)
 {
 	struct operand t;
@@ -73,7 +93,15 @@ static void malformed_targets_are_refused(void **state)
 
 	(void)state;
 	refused("", "empty");
-	refused("rdma://h/m/p", "not supported; use HOST:PATH");
+	refused("rdma://", "expected rdma://HOST");
+	refused("rdma://h", "expected rdma://HOST");
+	refused("rdma://h/", "expected rdma://HOST");
+	refused("rdma:///m", "expected rdma://HOST");
+	refused("rdma://h:0/m", "expected rdma://HOST");
+	refused("rdma://h:65536/m", "expected rdma://HOST");
+	refused("rdma://h:/m", "expected rdma://HOST");
+	refused("rdma://[::1/m", "expected rdma://HOST");
+	refused("rdma://u@h/m", "no users");
 	refused("rsync://h/m/p", "HOST:PATH");
 	refused("scp://u@h:22/p", "HOST:PATH");
 	refused("h::module/p", "h:./:module/p");
@@ -139,6 +167,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(local_names_are_recognized),
 		cmocka_unit_test(remote_names_are_split),
+		cmocka_unit_test(modules_of_a_daemon_are_hosts),
 		cmocka_unit_test(malformed_targets_are_refused),
 		cmocka_unit_test(dash_is_stdio),
 		cmocka_unit_test(descriptor_names_are_recognized),

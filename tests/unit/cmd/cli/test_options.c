@@ -98,6 +98,28 @@ static void progress_takes_optional_seconds(void **state)
 	refused("--progress", RDCP, "--progress=x", "a", "b");
 }
 
+static void rdcpd_takes_modules(void **state)
+{
+	struct options o;
+
+	(void)state;
+	assert_int_equal(parse(&o, RDCPD, "--module=a=/x", "--module", "b=/y:rw", "--port=0",
+			       "--key-file=k", NULL),
+			 0);
+	assert_int_equal(o.serve.module_count, 2);
+	assert_string_equal(o.serve.modules[1], "b=/y:rw");
+	assert_int_equal(o.serve.port, 0);
+	options_free(&o);
+	assert_int_equal(parse(&o, RDCP, "--daemon-port=7", "a", "b", NULL), 0);
+	assert_int_equal(o.serve.port, 7);
+	options_free(&o);
+	refused("unexpected operand a", RDCPD, "a");
+	refused("--port", RDCPD, "--port=65536");
+	refused("--daemon-port", RDCP, "--daemon-port=0", "a", "b");
+	refused("--module", RDCPD, "--module=");
+	refused("unknown option", RDCPD, "--timeout=3");
+}
+
 static void rdbench_and_rdcheck_take_one_host_at_most(void **state)
 {
 	struct options o;
@@ -768,6 +790,7 @@ int main(void)
 		cmocka_unit_test(defaults_match_the_manual),
 		cmocka_unit_test(options_may_follow_operands),
 		cmocka_unit_test(progress_takes_optional_seconds),
+		cmocka_unit_test(rdcpd_takes_modules),
 		cmocka_unit_test(rdbench_and_rdcheck_take_one_host_at_most),
 		cmocka_unit_test(ssh_options_are_passed_on),
 		cmocka_unit_test(command_follows_double_dash),

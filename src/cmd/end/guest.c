@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/end/guest.h"
+
+#include <string.h>
+#include "base/fail.h"
+
+/* Of blocks, for one session. */
+enum { GUEST_MEMORY = 256 << 20 };
+
+/* The first option that no client may use here, or NULL. */
+static const char *find_refused(const struct orders *o)
+{
+	const struct rules *r = &o->rules;
+	bool sink = o->m.role == ROLE_SINK;
+
+	if (orders_have(o, START_MEMORY | START_UNCHECKED | START_PROBE | START_SCRATCH))
+		return "measurements";
+	if (orders_have(o, START_STDIO))
+		return "stdin and stdout";
+	if (r->delete || r->delete_excluded)
+		return "--delete";
+	/* A sink removes nothing. */
+	if (!sink && r->remove_source)
+		return "--remove-source-files";
+	if (r->xattrs_all)
+		return "--xattrs=all";
+	/* Set-id bits come only with an owner. */
+	if (sink && (r->devices || r->owner || r->group || *r->chown))
+		return "--devices, --owner, --group or --chown";
+	return NULL;
+}
+
+/* Names are relative to the module. The kernel confines this process to the module; this check only
+ * explains what could not work. */
+static int check_name(const struct guest *g, const char *name)
+{
+	const char *at = name;
+
+	if (name[0] == '/')
+		return fail_as(OUT_USAGE, "%s: names in module %s are relative to it", name,
+			       g->module);
+	while (*at) {
+		size_t len = strcspn(at, "/");
+
+		if (len == 2 && at[0] == '.' && at[1] == '.')
+			return fail_as(OUT_USAGE, "%s leads out of module %s", name, g->module);
+		at += len;
+		at += strspn(at, "/");
+	}
+	return 0;
+}
+
+static int check_names(const struct guest *g, const struct orders *o)
+{
+	for (unsigned i = 0; i < o->want_count; i++)
+		if (o->m.role == ROLE_SOURCE && check_name(g, o->wants[i]))
+			return -1;
+	return check_name(g, o->m.target) || check_name(g, o->m.backup_dir) ? -1 : 0;
+}
+
+static int check_role(const struct guest *g, const struct orders *o)
+{
+	if (o->m.role == ROLE_SINK && !g->may_write)
+		return fail("module %s is read only", g->module);
+	if (o->m.role == ROLE_SOURCE && !g->may_read)
+		return fail("module %s is write only", g->module);
+	return 0;
+}
+
+int guest_check(const struct guest *g, struct orders *o)
+{
+	const char *refused = find_refused(o);
+
+	if (g->refusal.code != OUT_DONE)
+		return fail_again(&g->refusal);
+	if (check_role(g, o) || check_names(g, o))
+		return -1;
+	if (refused)
+		return fail_as(OUT_USAGE, "rdcpd does not permit %s in module %s", refused,
+			       g->module);
+	if (!orders_have(o, START_LISTENS))
+		return fail_as(OUT_USAGE, "rdcpd connects to no other host");
+	if (o->m.want != TRANSPORT_AUTO && o->m.want != TRANSPORT_TCP)
+		return fail_as(OUT_TRANSPORT, "rdcpd moves data over TCP only");
+	o->m.want = TRANSPORT_TCP;
+	if (o->m.memory > GUEST_MEMORY)
+		o->m.memory = GUEST_MEMORY;
+	/* No ~ and no patterns: these belong to an account and its shell. */
+	o->m.flags &= ~START_FAR;
+	return 0;
+}

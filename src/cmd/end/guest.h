@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_END_GUEST_H
+#define CMD_END_GUEST_H
+
+/*
+ * A guest: an end of rdcpd, whose conductor is the client. The client's orders are checked before
+ * they have any effect. The process is confined to the module before it reads them (cmd/serve).
+ */
+
+#include <stdbool.h>
+#include "base/address.h"
+#include "cmd/end/orders.h"
+
+struct guest {
+	int door; /* lanes come through this socket (session/connect/porter.h) */
+	unsigned port; /* of rdcpd */
+	union address reached; /* where the client reached rdcpd */
+	const char *module; /* name, for messages */
+	bool may_read, may_write; /* what a client may do in the module */
+	struct failure refusal; /* why this client gets nothing; OUT_DONE: it may go on */
+};
+
+/* Checks the orders, and changes those that mean something else to a guest. Returns 0, or -1 with a
+ * failure. */
+int guest_check(const struct guest *g, struct orders *o);
+
+#endif

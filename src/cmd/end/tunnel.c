@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/end/tunnel.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/io.h"
+
+enum { TUNNEL_BYTES = 128 << 10, LAST_BYTES_MS = 1000 };
+
+struct flow {
+	size_t start, end;
+	uint8_t bytes[TUNNEL_BYTES];
+};
+
+struct tunnel {
+	struct channel *ch;
+	int in, out;
+	bool ended; /* in or ch has ended: nothing more is read */
+	bool broken; /* ch failed */
+	struct flow to_peer, from_peer;
+};
+
+static void read_input(struct tunnel *t)
+{
+	struct flow *f = &t->to_peer;
+	ssize_t n = read(t->in, f->bytes, sizeof f->bytes);
+
+	if (n > 0)
+		f->end = (size_t)n;
+	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
+		t->ended = true;
+}
+
+static void read_peer(struct tunnel *t)
+{
+	struct flow *f = &t->from_peer;
+	bool eof = false;
+	ssize_t n = channel_read(t->ch, f->bytes, sizeof f->bytes, &eof);
+
+	if (n > 0)
+		f->end = (size_t)n;
+	t->broken |= n < 0;
+	t->ended |= n < 0 || eof;
+}
+
+/* Counts n bytes as delivered. */
+static void advance_flow(struct flow *f, ssize_t n)
+{
+	explicit_bzero(f->bytes + f->start, (size_t)n);
+	f->start += (size_t)n;
+	if (f->start == f->end)
+		f->start = f->end = 0;
+}
+
+static bool is_flow_empty(const struct flow *f)
+{
+	return f->start == f->end;
+}
+
+/* A receiver that takes nothing more loses what is left. */
+static void drop_flow(struct tunnel *t, struct flow *f)
+{
+	f->start = f->end = 0;
+	t->ended = true;
+}
+
+static void write_output(struct tunnel *t)
+{
+	struct flow *f = &t->from_peer;
+	ssize_t n = write(t->out, f->bytes + f->start, f->end - f->start);
+
+	if (n > 0)
+		advance_flow(f, n);
+	else if (n < 0 && errno != EAGAIN && errno != EINTR)
+		drop_flow(t, f);
+}
+
+static void write_peer(struct tunnel *t)
+{
+	struct flow *f = &t->to_peer;
+	ssize_t n = channel_write(t->ch, f->bytes + f->start, f->end - f->start);
+
+	if (n > 0) {
+		advance_flow(f, n);
+	} else if (n < 0) {
+		t->broken = true;
+		drop_flow(t, f);
+	}
+}
+
+static void wait_for_tunnel(struct tunnel *t, uint64_t deadline_ms)
+{
+	struct pollfd p[4];
+	int n = channel_polls(t->ch, !is_flow_empty(&t->to_peer), p);
+
+	/* A peer whose bytes cannot be passed on is not read. */
+	if (!is_flow_empty(&t->from_peer) || t->ended)
+		p[0].events &= ~POLLIN;
+	if (!p[0].events)
+		p[0].fd = -1;
+	p[n++] = (struct pollfd){.fd = is_flow_empty(&t->to_peer) && !t->ended ? t->in : -1,
+				 .events = POLLIN};
+	p[n++] = (struct pollfd){.fd = is_flow_empty(&t->from_peer) ? -1 : t->out,
+				 .events = POLLOUT};
+	poll(p, (nfds_t)n, deadline_ms ? clock_left(deadline_ms) : -1);
+}
+
+static void step_tunnel(struct tunnel *t)
+{
+	if (!t->ended && is_flow_empty(&t->to_peer))
+		read_input(t);
+	if (!t->ended && is_flow_empty(&t->from_peer))
+		read_peer(t);
+	if (!is_flow_empty(&t->from_peer))
+		write_output(t);
+	if (!is_flow_empty(&t->to_peer) && !t->broken)
+		write_peer(t);
+}
+
+int tunnel_run(struct channel *ch, const void *already_read, size_t len, int in, int out)
+{
+	static struct tunnel t;
+	uint64_t deadline_ms = 0;
+
+	t = (struct tunnel){.ch = ch, .in = in, .out = out};
+	if (len > sizeof t.from_peer.bytes)
+		return fail_as(OUT_PROTOCOL, "pass on what was read: too much");
+	memcpy(t.from_peer.bytes, already_read, len);
+	t.from_peer.end = len;
+	fcntl(in, F_SETFL, O_NONBLOCK);
+	fcntl(out, F_SETFL, O_NONBLOCK);
+	for (;;) {
+		step_tunnel(&t);
+		if (t.ended && !deadline_ms)
+			deadline_ms = clock_ms() + LAST_BYTES_MS;
+		if (t.ended && is_flow_empty(&t.from_peer) &&
+		    (is_flow_empty(&t.to_peer) || t.broken))
+			break;
+		if (deadline_ms && clock_left(deadline_ms) == 0)
+			break;
+		wait_for_tunnel(&t, deadline_ms);
+	}
+	if (!t.broken)
+		channel_flush(ch, clock_ms() + LAST_BYTES_MS);
+	explicit_bzero(&t.to_peer, sizeof t.to_peer);
+	explicit_bzero(&t.from_peer, sizeof t.from_peer);
+	channel_free(ch);
+	close_fd(in);
+	close_fd(out);
+	return t.broken ? -1 : 0;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_END_TUNNEL_H
+#define CMD_END_TUNNEL_H
+
+/* A control channel over TLS that a process carries for another one: the conductor's side of a
+ * connection to rdcpd, and rdcpd's. */
+
+#include "session/channel/channel.h"
+
+/*
+ * Carries bytes between ch and the descriptors until either side ends. already_read: bytes of ch
+ * that belong to out. What came from one side is delivered to the other one before this returns,
+ * for at most a second. Closes in and out, and frees ch. Returns 0, or -1 if ch failed.
+ */
+int tunnel_run(struct channel *ch, const void *already_read, size_t len, int in, int out);
+
+#endif

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/serve/confine.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/capability.h>
+#include <pwd.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "cmd/process/child.h"
+#include "host/host_id.h"
+
+/* glibc has it, but no header of its own. */
+int capset(cap_user_header_t head, cap_user_data_t data);
+int capget(cap_user_header_t head, cap_user_data_t data);
+
+/* What root needs to write files as root does: not to leave the module, to make devices, or to
+ * change the kernel. */
+#define KEPT                                                                                       \
+	(1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH | 1u << CAP_FOWNER)
+
+static int write_map(const char *path, const char *text)
+{
+	int fd = RETRIED(open(path, O_WRONLY | O_CLOEXEC));
+	int ret = fd < 0 || write_full(fd, text, strlen(text)) < 0
+			  ? fail_as(OUT_START, "write %s: %m", path)
+			  : 0;
+
+	close_fd(fd);
+	return ret;
+}
+
+/* A user namespace in which this user is this user. */
+static int enter_namespace(void)
+{
+	unsigned uid = (unsigned)geteuid(), gid = (unsigned)getegid();
+	char users[64], groups[64];
+
+	snprintf(users, sizeof users, "%u %u 1", uid, uid);
+	snprintf(groups, sizeof groups, "%u %u 1", gid, gid);
+	/* Else the maps belong to root. No secret is left in this process. */
+	prctl(PR_SET_DUMPABLE, 1);
+	if (unshare(CLONE_NEWUSER))
+		return fail_as(OUT_START,
+			       "make a user namespace: %m; rdcpd confines each client to its "
+			       "module, and needs root or user namespaces for that");
+	return write_map("/proc/self/setgroups", "deny") ||
+			       write_map("/proc/self/gid_map", groups) ||
+			       write_map("/proc/self/uid_map", users)
+		       ? -1
+		       : 0;
+}
+
+static int drop_capabilities(uint32_t kept)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2];
+
+	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || capget(&head, data))
+		return fail_as(OUT_START, "drop privileges: %m");
+	kept &= data[0].permitted;
+	memset(data, 0, sizeof data);
+	data[0].effective = data[0].permitted = kept;
+	return capset(&head, data) ? fail_as(OUT_START, "drop privileges: %m") : 0;
+}
+
+/* What the C library would load later, it would load from the module. */
+static void load_databases(void)
+{
+	struct passwd pw, *user;
+	struct group gr, *group;
+	char room[4096];
+
+	(void)!getpwnam_r("no such user", &pw, room, sizeof room, &user);
+	(void)!getgrnam_r("no such group", &gr, room, sizeof room, &group);
+	(void)host_id();
+}
+
+int confine_enter(const char *dir)
+{
+	uint32_t kept = geteuid() == 0 ? KEPT : 0;
+
+	load_databases();
+	if (chdir(dir))
+		return fail("open module %s: %m", dir);
+	if (chroot(".")) {
+		if (errno != EPERM)
+			return fail("confine to module %s: %m", dir);
+		if (enter_namespace())
+			return -1;
+		if (chroot("."))
+			return fail_as(OUT_START, "confine to module %s: %m", dir);
+	}
+	if (chdir("/"))
+		return fail("open module %s: %m", dir);
+	return drop_capabilities(kept);
+}
+
+static int try_confinement(void *dir, int in, int out)
+{
+	char text[FAIL_TEXT_MAX];
+
+	(void)in;
+	if (confine_enter(dir) == 0)
+		return 0;
+	snprintf(text, sizeof text, "%s", failed()->text);
+	return write_full(out, text, strlen(text)) < 0 ? 2 : 1;
+}
+
+int confine_check(const char *dir)
+{
+	char text[FAIL_TEXT_MAX] = "";
+	struct child c;
+	ssize_t n;
+	int status = 0;
+
+	if (child_fork(try_confinement, (void *)(uintptr_t)dir, "confinement", &c))
+		return -1;
+	n = read_full(c.out, text, sizeof text - 1);
+	text[n < 0 ? 0 : n] = '\0';
+	child_wait(&c, &status, 0);
+	child_stop(&c);
+	if (status == 0)
+		return 0;
+	return fail_as(OUT_START, "%s", text[0] ? text : "confinement failed");
+}

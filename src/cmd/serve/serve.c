@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/serve/serve.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/fd_pass.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "cmd/serve/session_child.h"
+#include "lane/tcp/tcp_connect.h"
+#include "session/connect/offer_place.h"
+#include "session/connect/strangers.h"
+
+enum {
+	CHECK_MS = 250,
+	/* a signal that arrives just before poll(2) does not end it */ LANE_BYTE = 'S'
+};
+
+struct client {
+	pid_t pid;
+	int door;
+	bool admitted;
+	uint64_t session; /* 0: its end takes no lanes yet */
+};
+
+struct service {
+	const struct server *server;
+	struct strangers strangers;
+	struct client clients[SESSIONS_MAX];
+	unsigned count;
+};
+
+/* ---- signals --------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t stop_signal;
+
+static void on_stop(int signo)
+{
+	stop_signal = signo;
+}
+
+static void on_child(int signo)
+{
+	(void)signo;
+}
+
+static void set_handler(int signo, void (*handler)(int))
+{
+	struct sigaction sa = {.sa_handler = handler};
+
+	sigemptyset(&sa.sa_mask);
+	sigaction(signo, &sa, NULL);
+}
+
+static void take_signals(void)
+{
+	set_handler(SIGTERM, on_stop);
+	set_handler(SIGINT, on_stop);
+	set_handler(SIGHUP, on_stop);
+	set_handler(SIGCHLD, on_child);
+	set_handler(SIGPIPE, SIG_IGN);
+}
+
+static void restore_signals(void)
+{
+	set_handler(SIGTERM, SIG_DFL);
+	set_handler(SIGINT, SIG_DFL);
+	set_handler(SIGHUP, SIG_DFL);
+	set_handler(SIGCHLD, SIG_DFL);
+}
+
+/* ---- listeners ----------------------------------------------------------------------------- */
+
+static int listen_at(struct server *s, const union address *at)
+{
+	unsigned port;
+	int fd = tcp_listen(at, s->port, s->port, 0, &port);
+
+	if (fd < 0)
+		return -1;
+	s->listeners[s->listener_count++] = fd;
+	s->port = port;
+	return 0;
+}
+
+int serve_listen(struct server *s)
+{
+	union address any4 = {.in4 = {.sin_family = AF_INET}};
+	union address any6 = {.in6 = {.sin6_family = AF_INET6}};
+	union address only;
+
+	if (s->address[0])
+		return offer_place_resolve(s->address, s->family, &only) ? -1 : listen_at(s, &only);
+	if (s->family != AF_INET6 && listen_at(s, &any4))
+		return -1;
+	/* A host may have no IPv6. */
+	if (s->family != AF_INET && listen_at(s, &any6) && s->family == AF_INET6)
+		return -1;
+	return 0;
+}
+
+/* ---- clients --------------------------------------------------------------------------------- */
+
+static unsigned count_unadmitted(const struct service *v)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < v->count; i++)
+		n += !v->clients[i].admitted;
+	return n;
+}
+
+/* Nothing of the parent's stays open in a child but its client's connection and its door. */
+static void close_others(struct service *v, int fd, int door)
+{
+	for (unsigned i = 0; i < v->server->listener_count; i++)
+		close_fd(v->server->listeners[i]);
+	for (unsigned i = 0; i < v->count; i++)
+		close_fd(v->clients[i].door);
+	for (unsigned i = 0; i < v->strangers.count; i++)
+		if (v->strangers.list[i].fd != fd)
+			close_fd(v->strangers.list[i].fd);
+	close_fd(door);
+}
+
+static _Noreturn void run_child(struct service *v, int fd, const int door[2])
+{
+	static struct psk key;
+	struct session_child c = {
+		.fd = fd,
+		.door = door[1],
+		.key = &key,
+		.modules = v->server->modules,
+		.module_count = v->server->module_count,
+		.port = v->server->port,
+	};
+
+	restore_signals();
+	close_others(v, fd, door[0]);
+	key = v->server->key;
+	psk_wipe((struct psk *)(uintptr_t)&v->server->key);
+	session_child_run(&c);
+}
+
+/* Forks for a client whose ClientHello is there. Its connection is closed here. */
+static void start_client(struct service *v, unsigned i)
+{
+	int fd = v->strangers.list[i].fd, door[2] = {-1, -1};
+	pid_t pid;
+
+	if (v->count == SESSIONS_MAX) {
+		stranger_refuse(&v->strangers.list[i]);
+		stranger_close(&v->strangers, i);
+		return;
+	}
+	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, door) || (pid = fork()) < 0) {
+		log_warn("serve a client: %m");
+		close_fd(door[0]);
+		close_fd(door[1]);
+		stranger_close(&v->strangers, i);
+		return;
+	}
+	if (pid == 0)
+		run_child(v, fd, door);
+	close_fd(door[1]);
+	stranger_close(&v->strangers, i);
+	v->clients[v->count++] = (struct client){.pid = pid, .door = door[0]};
+}
+
+static void drop_client(struct service *v, unsigned i)
+{
+	close_fd(v->clients[i].door);
+	v->clients[i] = v->clients[--v->count];
+}
+
+static struct client *find_client(struct service *v, uint64_t session)
+{
+	for (unsigned i = 0; i < v->count; i++)
+		if (session && v->clients[i].session == session)
+			return &v->clients[i];
+	return NULL;
+}
+
+/* Takes what client i said at its door. Returns false if it has left. */
+static bool read_door(struct service *v, unsigned i)
+{
+	struct client *c = &v->clients[i];
+	uint64_t said;
+	ssize_t n;
+
+	while ((n = recv(c->door, &said, sizeof said, MSG_DONTWAIT)) == sizeof said) {
+		if (said == DOOR_ADMITTED)
+			c->admitted = true;
+		else if (c->session == 0 && !find_client(v, said))
+			c->session = said;
+	}
+	return n < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+static void read_doors(struct service *v)
+{
+	for (unsigned i = 0; i < v->count;) {
+		if (read_door(v, i))
+			i++;
+		else
+			drop_client(v, i);
+	}
+}
+
+static void reap_children(void)
+{
+	while (waitpid(-1, NULL, WNOHANG) > 0)
+		;
+}
+
+/* ---- strangers ------------------------------------------------------------------------------- */
+
+/* Passes a lane to its session. The parent's descriptor is closed. */
+static void pass_lane(struct service *v, unsigned i, const uint8_t hello[static LANE_HELLO_SIZE])
+{
+	struct stranger *s = &v->strangers.list[i];
+	struct client *c = NULL;
+	struct lane_hello h;
+	char from[80];
+
+	if (lane_hello_decode(hello, &h) == 0) {
+		/* The id was sent before the client could know it. */
+		read_doors(v);
+		c = find_client(v, h.session);
+	}
+	if (!c || fd_send(c->door, "", 1, s->fd, MSG_DONTWAIT) < 0)
+		log_debug("closed a lane from %s, which belongs to no session",
+			  stranger_text(s, from, sizeof from));
+	stranger_close(&v->strangers, i);
+}
+
+/* Returns true if stranger i is no stranger any more. */
+static bool serve_stranger(struct service *v, unsigned i)
+{
+	uint8_t hello[LANE_HELLO_SIZE];
+	int first = stranger_first_byte(&v->strangers, i), rc = first;
+
+	if (first == TLS_HANDSHAKE)
+		rc = stranger_hello(&v->strangers, i);
+	else if (first == LANE_BYTE)
+		rc = stranger_lane_hello(&v->strangers, i, hello);
+	else if (first > 0)
+		rc = -1;
+	if (rc == 0)
+		return false;
+	if (rc < 0)
+		stranger_close(&v->strangers, i);
+	else if (first == LANE_BYTE)
+		pass_lane(v, i, hello);
+	else if (count_unadmitted(v) < UNADMITTED_MAX)
+		start_client(v, i);
+	else
+		return false;
+	return true;
+}
+
+/* ---- the loop -------------------------------------------------------------------------------- */
+
+struct polls {
+	struct pollfd set[1 + 2 + SESSIONS_MAX + STRANGERS_MAX + 1];
+	unsigned n;
+};
+
+static void fill_polls(struct service *v, struct polls *p)
+{
+	/* Their ClientHellos would be readable all the time. */
+	bool full = count_unadmitted(v) >= UNADMITTED_MAX;
+
+	/* Index 0 stays free: it means "not polled". */
+	p->set[0].fd = -1;
+	p->n = 1;
+	for (unsigned i = 0; i < v->server->listener_count && strangers_accepting(&v->strangers);
+	     i++)
+		p->set[p->n++] = (struct pollfd){v->server->listeners[i], POLLIN, 0};
+	for (unsigned i = 0; i < v->count; i++)
+		p->set[p->n++] = (struct pollfd){v->clients[i].door, POLLIN, 0};
+	for (unsigned i = 0; i < v->strangers.count; i++) {
+		struct stranger *s = &v->strangers.list[i];
+
+		s->polled =
+			full && stranger_first_byte(&v->strangers, i) == TLS_HANDSHAKE ? 0 : p->n;
+		if (s->polled)
+			p->set[p->n++] = (struct pollfd){s->fd, POLLIN | POLLRDHUP, 0};
+	}
+}
+
+static int poll_ms(const struct service *v)
+{
+	uint64_t due = strangers_due(&v->strangers);
+	int left = due ? clock_left(due) : CHECK_MS;
+
+	return left < CHECK_MS ? left : CHECK_MS;
+}
+
+static void accept_strangers(struct service *v)
+{
+	for (unsigned i = 0; i < v->server->listener_count && strangers_accepting(&v->strangers);
+	     i++)
+		strangers_accept(&v->strangers, v->server->listeners[i]);
+}
+
+static void run_iteration(struct service *v)
+{
+	static struct polls p;
+
+	fill_polls(v, &p);
+	if (poll(p.set, p.n, poll_ms(v)) < 0)
+		p.n = 0;
+	reap_children();
+	for (unsigned i = 0; i < v->strangers.count;) {
+		unsigned at = v->strangers.list[i].polled;
+
+		if (at == 0 || at >= p.n || !p.set[at].revents || !serve_stranger(v, i))
+			i++;
+	}
+	read_doors(v);
+	strangers_expire(&v->strangers);
+	accept_strangers(v);
+}
+
+static void stop_clients(struct service *v)
+{
+	for (unsigned i = 0; i < v->count; i++)
+		kill(v->clients[i].pid, SIGTERM);
+	while (v->count > 0)
+		drop_client(v, 0);
+}
+
+int serve_run(struct server *s)
+{
+	static struct service v;
+
+	v.server = s;
+	strangers_init(&v.strangers);
+	take_signals();
+	while (!stop_signal)
+		run_iteration(&v);
+	strangers_close(&v.strangers);
+	stop_clients(&v);
+	while (s->listener_count > 0)
+		close_fd(s->listeners[--s->listener_count]);
+	return 0;
+}

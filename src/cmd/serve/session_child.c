@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/serve/session_child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "base/clock.h"
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "cmd/end/end.h"
+#include "cmd/end/tunnel.h"
+#include "cmd/serve/confine.h"
+#include "session/channel/framer.h"
+#include "session/connect/strangers.h"
+
+enum { MODULE_MS = 10000 };
+
+struct admitted {
+	struct channel *ch;
+	struct framer framer;
+	char from[80];
+	struct msg_module module;
+	struct guest guest;
+};
+
+/* A process must not outlive the one that waits for it. */
+static void end_with(pid_t parent)
+{
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	if (getppid() != parent)
+		_exit(OUT_SIGNAL);
+}
+
+static int shake_hands(struct channel *ch, uint64_t deadline_ms)
+{
+	struct pollfd p[2];
+	int rc;
+
+	while ((rc = channel_handshake(ch)) == 0) {
+		int n = channel_polls(ch, false, p);
+
+		if (clock_left(deadline_ms) == 0)
+			return fail_as(OUT_TIMEOUT, "no complete TLS handshake in time");
+		if (poll(p, (nfds_t)n, clock_left(deadline_ms)) < 0 && errno != EINTR)
+			return fail_as(OUT_SOCKET, "wait for a client: %m");
+	}
+	return rc < 0 ? -1 : 0;
+}
+
+/* One line for each failure, so that an administrator sees who tries keys. */
+static _Noreturn void leave_stranger(const struct admitted *a)
+{
+	bool is_wrong_key = failed()->code == OUT_AUTH;
+
+	log_at(is_wrong_key ? LOG_WARN : LOG_INFO, "rejected %s: %s", a->from, failed()->text);
+	_exit((int)failed()->code);
+}
+
+static void admit_client(struct session_child *c, struct admitted *a)
+{
+	uint64_t deadline_ms = clock_ms() + STRANGER_MS;
+	union address local, peer;
+	int rc;
+
+	if (channel_tls_server(c->fd, c->key, &a->ch))
+		leave_stranger(a);
+	if (channel_addresses(a->ch, &local, &peer)) {
+		a->guest.reached = local;
+		address_text(&peer, a->from, sizeof a->from);
+	}
+	channel_set_peer(a->ch, a->from);
+	channel_set_caller(a->ch, CALLER_CONDUCTOR);
+	rc = shake_hands(a->ch, deadline_ms);
+	psk_wipe(c->key);
+	if (rc)
+		leave_stranger(a);
+}
+
+static void read_module(struct session_child *c, struct admitted *a)
+{
+	uint64_t admitted = DOOR_ADMITTED;
+	struct frame f;
+	int rc;
+
+	framer_init(&a->framer);
+	(void)!send(c->door, &admitted, sizeof admitted, MSG_NOSIGNAL);
+	rc = frame_read(a->ch, &a->framer, clock_ms() + MODULE_MS, &f);
+	if (rc == 0)
+		fail_as(OUT_PEER_LOST, "it closed the connection");
+	if (rc > 0 && f.type != MSG_MODULE)
+		fail_as(OUT_PROTOCOL, "expected MODULE, received %s", message_name(f.type));
+	if (rc <= 0 || f.type != MSG_MODULE || msg_module_decode(&f, &a->module))
+		leave_stranger(a);
+}
+
+/* Runs in the end's own process. */
+static int run_guest(struct session_child *c, struct admitted *a, int in, int out)
+{
+	const struct module *m = module_find(c->modules, c->module_count, a->module.name);
+	struct guest *g = &a->guest;
+
+	g->door = c->door;
+	g->port = c->port;
+	g->module = a->module.name;
+	if (!m) {
+		fail_as(OUT_NO_SOURCE, "there is no module %s", a->module.name);
+		g->refusal = *failed();
+	} else if (confine_enter(m->path)) {
+		log_at(LOG_ERROR, "%s", failed()->text);
+		g->refusal = *failed();
+	} else {
+		g->may_read = m->may_read;
+		g->may_write = m->may_write;
+	}
+	/* Another set of privileges may have cleared it. */
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
+	end_set_guest(g);
+	return end_run(in, out, false);
+}
+
+static pid_t start_guest(struct session_child *c, struct admitted *a, int *in, int *out)
+{
+	pid_t parent = getpid(), pid;
+	int to_end[2], from_end[2];
+
+	if (pipe2(to_end, O_CLOEXEC) || pipe2(from_end, O_CLOEXEC) || (pid = fork()) < 0) {
+		fail_as(OUT_START, "start an end: %m");
+		leave_stranger(a);
+	}
+	if (pid == 0) {
+		int rc;
+
+		end_with(parent);
+		channel_forget(a->ch);
+		framer_wipe(&a->framer);
+		close_fd(to_end[1]);
+		close_fd(from_end[0]);
+		rc = run_guest(c, a, to_end[0], from_end[1]);
+		_exit(rc);
+	}
+	close_fd(to_end[0]);
+	close_fd(from_end[1]);
+	close_fd(c->door);
+	*in = from_end[0];
+	*out = to_end[1];
+	return pid;
+}
+
+static void report_session(const struct admitted *a, pid_t pid)
+{
+	int status = 0;
+
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		log_info("%s, module %s: done", a->from, a->module.name);
+	else if (WIFEXITED(status))
+		log_info("%s, module %s: exit code %d", a->from, a->module.name,
+			 WEXITSTATUS(status));
+	else
+		log_warn("%s, module %s: the end was killed by signal %d", a->from, a->module.name,
+			 WTERMSIG(status));
+}
+
+void session_child_run(struct session_child *c)
+{
+	static struct admitted a = {.from = "a client"};
+	const void *rest;
+	size_t len;
+	int in, out;
+	pid_t pid;
+
+	end_with(getppid());
+	admit_client(c, &a);
+	read_module(c, &a);
+	pid = start_guest(c, &a, &in, &out);
+	rest = framer_rest(&a.framer, &len);
+	if (tunnel_run(a.ch, rest, len, in, out))
+		log_debug("%s: %s", a.from, failed()->text);
+	report_session(&a, pid);
+	_exit(OUT_DONE);
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_SERVE_SESSION_CHILD_H
+#define CMD_SERVE_SESSION_CHILD_H
+
+/*
+ * The processes of one client. The first one has the TLS connection: it admits the client, learns
+ * which module is meant, and from then on carries the frames; it opens no file. The second one,
+ * confined to the module, is the end, which has no key.
+ */
+
+#include "cmd/serve/module.h"
+#include "session/channel/key.h"
+
+/* What the end says to rdcpd through the door: DOOR_ADMITTED once the client has authenticated,
+ * then the id of its session (session/connect/porter.h). rdcpd sends the lanes of that session. */
+enum { DOOR_ADMITTED = 0 };
+
+struct session_child {
+	int fd; /* the client's connection, whose whole ClientHello has arrived */
+	int door;
+	struct psk *key; /* wiped after the handshake */
+	const struct module *modules;
+	unsigned module_count;
+	unsigned port;
+};
+
+/* In a forked process that has no other descriptors than these and stdio. */
+_Noreturn void session_child_run(struct session_child *c);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a client of rdcpd may order. */
+#include "base/fail.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+#include "cmd/end/guest.h"
+
+/* The orders of the latest call; rules borrow from them. */
+static struct orders o;
+
+static void plain(enum role role)
+{
+	memset(&o, 0, sizeof o);
+	o.m.role = (uint8_t)role;
+	o.m.flags = START_LISTENS | START_FAR;
+	o.m.memory = UINT64_MAX;
+	orders_settle(&o);
+}
+
+static struct guest anything = {.module = "m", .may_read = true, .may_write = true};
+
+static void refused(enum outcome code, const char *why)
+{
+	fail_clear();
+	assert_int_equal(guest_check(&anything, &o), -1);
+	assert_int_equal(failed()->code, code);
+	if (!strstr(failed()->text, why))
+		fail_msg("%s: %s", why, failed()->text);
+}
+
+static void plain_orders_are_taken(void **state)
+{
+	(void)state;
+	plain(ROLE_SINK);
+	strcpy(o.m.target, "a/b..c/..d");
+	assert_int_equal(guest_check(&anything, &o), 0);
+	assert_int_equal(o.m.want, TRANSPORT_TCP);
+	assert_int_equal(o.m.flags, START_LISTENS);
+	assert_true(o.m.memory < UINT64_MAX);
+	plain(ROLE_SOURCE);
+	o.m.want = TRANSPORT_TCP;
+	assert_int_equal(guest_check(&anything, &o), 0);
+}
+
+static void each_flag_is_refused(void **state)
+{
+	static const uint64_t always[] = {START_MEMORY, START_UNCHECKED, START_PROBE, START_SCRATCH,
+					  START_STDIO};
+
+	(void)state;
+	for (unsigned i = 0; i < 10; i++) {
+		plain(i % 2 ? ROLE_SINK : ROLE_SOURCE);
+		o.m.flags |= always[i / 2];
+		refused(OUT_USAGE, "does not permit");
+	}
+	for (int i = 0; i < 2; i++) {
+		enum role role = i ? ROLE_SINK : ROLE_SOURCE;
+
+		plain(role);
+		o.rules.delete = true;
+		refused(OUT_USAGE, "--delete");
+		plain(role);
+		o.rules.delete_excluded = true;
+		refused(OUT_USAGE, "--delete");
+		plain(role);
+		o.rules.xattrs_all = true;
+		refused(OUT_USAGE, "--xattrs=all");
+	}
+	plain(ROLE_SOURCE);
+	o.rules.remove_source = true;
+	refused(OUT_USAGE, "--remove-source-files");
+	plain(ROLE_SINK);
+	o.rules.remove_source = true;
+	assert_int_equal(guest_check(&anything, &o), 0);
+}
+
+static void a_sink_takes_no_owners(void **state)
+{
+	(void)state;
+	plain(ROLE_SINK);
+	o.rules.owner = true;
+	refused(OUT_USAGE, "--owner");
+	plain(ROLE_SINK);
+	o.rules.group = true;
+	refused(OUT_USAGE, "--group");
+	plain(ROLE_SINK);
+	o.rules.devices = true;
+	refused(OUT_USAGE, "--devices");
+	plain(ROLE_SINK);
+	o.rules.chown = "0:0";
+	refused(OUT_USAGE, "--chown");
+	plain(ROLE_SOURCE);
+	o.rules.owner = o.rules.group = o.rules.devices = true;
+	assert_int_equal(guest_check(&anything, &o), 0);
+}
+
+static void names_stay_in_the_module(void **state)
+{
+	static const char *const wrong[] = {"/", "/a", "..", "../a", "a/..", "a/../b", "a//../b"};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+		char *wants[] = {(char *)(uintptr_t)wrong[i]};
+
+		plain(ROLE_SINK);
+		strcpy(o.m.target, wrong[i]);
+		refused(OUT_USAGE, "module m");
+		plain(ROLE_SINK);
+		strcpy(o.m.backup_dir, wrong[i]);
+		refused(OUT_USAGE, "module m");
+		plain(ROLE_SOURCE);
+		o.wants = wants;
+		o.want_count = 1;
+		refused(OUT_USAGE, "module m");
+		/* A sink's names are those of the other host. */
+		o.m.role = ROLE_SINK;
+		assert_int_equal(guest_check(&anything, &o), 0);
+	}
+}
+
+static void modules_limit_the_role(void **state)
+{
+	struct guest g = {.module = "m"};
+
+	(void)state;
+	plain(ROLE_SINK);
+	assert_int_equal(guest_check(&g, &o), -1);
+	assert_non_null(strstr(failed()->text, "read only"));
+	plain(ROLE_SOURCE);
+	assert_int_equal(guest_check(&g, &o), -1);
+	assert_non_null(strstr(failed()->text, "write only"));
+	g.may_write = true;
+	plain(ROLE_SINK);
+	assert_int_equal(guest_check(&g, &o), 0);
+	g.refusal.code = OUT_NO_SOURCE;
+	assert_int_equal(guest_check(&g, &o), -1);
+	assert_int_equal(failed()->code, OUT_NO_SOURCE);
+}
+
+static void lanes_come_to_it_over_tcp(void **state)
+{
+	(void)state;
+	plain(ROLE_SINK);
+	o.m.flags = START_FAR;
+	refused(OUT_USAGE, "connects to no other host");
+	plain(ROLE_SINK);
+	o.m.want = TRANSPORT_RDMA;
+	refused(OUT_TRANSPORT, "TCP only");
+	o.m.want = TRANSPORT_SSH;
+	refused(OUT_TRANSPORT, "TCP only");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(plain_orders_are_taken),
+		cmocka_unit_test(each_flag_is_refused),
+		cmocka_unit_test(a_sink_takes_no_owners),
+		cmocka_unit_test(names_stay_in_the_module),
+		cmocka_unit_test(modules_limit_the_role),
+		cmocka_unit_test(lanes_come_to_it_over_tcp),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
