@@ -53,6 +53,7 @@ struct lane {
 	struct compressor *compressor; /* source; NULL: no block is compressed */
 	struct compress_choice choice;
 	uint64_t waited_ns; /* source: for the wire, since the last block was packed */
+	uint64_t packed_ns; /* source: when the last block was packed */
 	struct inflater *inflater; /* sink; NULL: no block may be compressed */
 	struct block plain; /* sink: the last block that was decompressed */
 	bool demands_seal;

@@ -185,17 +185,17 @@ static void pack_block(struct lane *l, struct block *b)
 	uint32_t len = b->len, packed;
 
 	b->packed = true;
-	if (!choice_tries(&l->choice, start, len, l->waited_ns, l->window)) {
-		l->waited_ns = 0;
-		return;
-	}
+	packed = choice_tries(&l->choice, start, len, l->waited_ns, l->window);
 	l->waited_ns = 0;
+	l->packed_ns = start;
+	if (!packed)
+		return;
 	packed = compressor_pack(l->compressor, b->data, len);
 	if (packed) {
 		b->plain_len = len;
 		b->len = packed;
 	}
-	end = clock_ns();
+	l->packed_ns = end = clock_ns();
 	choice_learns(&l->choice, end, len, packed, end - start);
 	count_up(&l->counts.ns_compress, end - start);
 }
@@ -234,6 +234,9 @@ int lane_send(struct lane *l, struct block *b)
 	count_up(&l->counts.ns_fill, start - b->lent_ns);
 	count_up(&l->counts.blocks, 1);
 	count_up(&l->counts.bytes, b->packed && b->plain_len ? b->plain_len : b->len);
+	/* The time since then went to --bwlimit, and so does that of a longer block. */
+	if (b->packed)
+		l->waited_ns += start - l->packed_ns;
 	if (!b->packed)
 		hash_block(l, b);
 	if (!b->packed && l->compressor)
