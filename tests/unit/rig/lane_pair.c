@@ -315,6 +315,7 @@ int pair_open(struct pair *p, const struct backend *b, void *state, unsigned ind
 		.timeout_ms = plan ? plan->timeout_ms : 0,
 		.rdma_op = b->op,
 		.cipher = b->cipher,
+		.compress = b->compress,
 		.rekey_bytes = b->rekey_bytes,
 		.key = &p->key,
 		.mend = pair_mend,
@@ -433,14 +434,16 @@ void *source_job(void *arg)
 	return job_done(j, 0, "");
 }
 
-/* Records of an exposed wire are out of its reach; other blocks are where they arrived. */
+/* Records of an exposed wire are out of its reach, and so is what was compressed; other blocks are
+ * where they arrived. */
 static bool is_in_place(const struct job *j, const struct block *b)
 {
 	const struct pool *p = lane_pool(j->pair->sink.lane);
 	bool in_pool = b->data >= p->base && b->data < p->base + p->bytes;
 
-	return in_pool !=
-	       (j->pair->plan.exposed && (b->kind == BLOCK_RECORDS || j->pair->backend->cipher));
+	bool copied = b->kind == BLOCK_RECORDS || j->pair->backend->cipher;
+
+	return in_pool != ((j->pair->plan.exposed && copied) || b->wire_len < b->len);
 }
 
 static void check(struct job *j, const struct block *b, unsigned i)

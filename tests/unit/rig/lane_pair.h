@@ -39,6 +39,7 @@ struct backend {
 		    uint64_t deadline_ms, struct wire **out);
 	unsigned cipher; /* enum cipher_kind of the lanes, and both demand it; 0: clear */
 	uint64_t rekey_bytes; /* 0: the default */
+	unsigned compress; /* the wish that both ends agreed on (lane/compress.h) */
 };
 
 /* The calls of a wire that a meddler counts, over all wires of a side. */

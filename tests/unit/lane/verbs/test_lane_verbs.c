@@ -58,6 +58,7 @@ static struct backend sink_listens = {"verbs, the source dials",
 				      door_pair_close,
 				      join_sink_listens,
 				      0,
+				      0,
 				      0};
 static struct backend source_listens = {"verbs, the sink dials",
 					RDMA_OP_SEND,
@@ -65,12 +66,14 @@ static struct backend source_listens = {"verbs, the sink dials",
 					door_pair_close,
 					join_source_listens,
 					0,
+					0,
 					0};
 static struct backend by_turns = {"verbs, both dial by turns",
 				  RDMA_OP_SEND,
 				  door_pair_open,
 				  door_pair_close,
 				  door_join_by_turns,
+				  0,
 				  0,
 				  0};
 static struct backend over_ipv6 = {

@@ -23,7 +23,8 @@ static int conform(const char *name, enum rdma_op op, enum cipher_kind cipher)
 				  door_pair_close,
 				  door_join_by_turns,
 				  cipher,
-				  cipher == CIPHER_AES_256_GCM ? 9000 : 0};
+				  cipher == CIPHER_AES_256_GCM ? 9000 : 0,
+				  0};
 
 	return conformance_run(&b);
 }
