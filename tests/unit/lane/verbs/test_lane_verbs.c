@@ -77,7 +77,7 @@ static struct backend by_turns = {"verbs, both dial by turns",
 				  0,
 				  0};
 static struct backend over_ipv6 = {
-	"verbs over IPv6", RDMA_OP_SEND, setup6, door_pair_close, join_sink_listens, 0, 0};
+	"verbs over IPv6", RDMA_OP_SEND, setup6, door_pair_close, join_sink_listens, 0, 0, 0};
 
 static void transfer(const struct backend *b, unsigned blocks, uint32_t depth, uint32_t block_size)
 {

@@ -227,7 +227,7 @@ static int join(void *state, struct lane *l, uint32_t epoch, const struct lane_k
 					    : door_dial(state, l, epoch, k, deadline_ms, out);
 }
 
-static struct backend backend = {"verbs", RDMA_OP_SEND, setup, teardown, join, 0, 0};
+static struct backend backend = {"verbs", RDMA_OP_SEND, setup, teardown, join, 0, 0, 0};
 
 static void test_losses_do_not_stop_a_lane_for_seconds(void **state)
 {
