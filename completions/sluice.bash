@@ -27,7 +27,7 @@ _sluice_values() { # PREVIOUS CURRENT MORE-TRANSPORTS EQUALS
 		mapfile -t COMPREPLY < <(compgen -d -- "$2")
 		compopt -o filenames
 		;;
-	--key-file | --make-key | --rdcp-path | --files-from | --exclude-from | --include-from | \
+	--key-file | --make-key | --secrets | --rdcp-path | --files-from | --exclude-from | --include-from | \
 		--failed | --log-file | --source | --plot | -i | -F | -S)
 		mapfile -t COMPREPLY < <(compgen -f -- "$2")
 		compopt -o filenames
@@ -75,7 +75,7 @@ _sluice() {
 		;;
 	rdcpd)
 		files=''
-		options="--module= --key-file= --make-key= --port= --address= --ipv4 --ipv6 --verbose --quiet
+		options="--module= --key-file= --secrets= --make-key= --port= --address= --ipv4 --ipv6 --verbose --quiet
 			--human-readable --help --version"
 		;;
 	rdsend) options="$_sluice_common $_sluice_keys --size=" ;;

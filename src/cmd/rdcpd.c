@@ -31,11 +31,24 @@ static int open_modules(const struct options *o)
 	return 0;
 }
 
-static int open_key(const struct options *o, struct psk *key)
+static int open_keys(const struct options *o, struct key_ring *keys)
 {
-	if (!o->key.file)
-		return fail_as(OUT_USAGE, "--key-file is missing (--make-key makes one)");
-	return psk_from_made_file(o->key.file, key);
+	struct psk key;
+	int rc = 0;
+
+	if (!o->key.file && !o->key.secrets)
+		return fail_as(OUT_USAGE,
+			       "--key-file or --secrets is missing (--make-key makes a key)");
+	if (o->key.secrets && key_ring_read(keys, o->key.secrets))
+		return -1;
+	if (o->key.file) {
+		rc = psk_from_made_file(o->key.file, &key) || key_ring_add(keys, "-", &key) ? -1
+											    : 0;
+		psk_wipe(&key);
+	}
+	if (!rc && keys->count == 0)
+		return fail_as(OUT_USAGE, "%s has no keys (--make-key makes one)", o->key.secrets);
+	return rc;
 }
 
 int main(int argc, char **argv)
@@ -51,14 +64,14 @@ int main(int argc, char **argv)
 	s.address = o.network.address;
 	s.port = o.serve.port;
 	s.family = o.network.family == 4 ? AF_INET : o.network.family == 6 ? AF_INET6 : 0;
-	if (open_modules(&o) || open_key(&o, &s.key) || openssl_start() || serve_listen(&s))
+	if (open_modules(&o) || open_keys(&o, &s.keys) || openssl_start() || serve_listen(&s))
 		process_exit_failed(RDCPD);
 	s.module_count = module_count;
 	if (!o.output.quiet)
 		fprintf(stderr, "%s: listening on %s:%u\n", program_name(RDCPD),
 			s.address[0] ? s.address : "*", s.port);
 	rc = serve_run(&s);
-	psk_wipe(&s.key);
+	key_ring_wipe(&s.keys);
 	options_free(&o);
 	if (rc)
 		process_exit_failed(RDCPD);

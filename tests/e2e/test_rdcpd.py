@@ -8,11 +8,16 @@ import signal
 import socket
 import stat
 import subprocess
+import sys
 import time
 
 import pytest
 
 from hosts import ROOT, SLOW, as_nobody, environment, leftovers, open_up, pattern, program, wait_until
+
+sys.path.insert(0, str(ROOT / "tests" / "hostile"))
+import tls  # noqa: E402
+import wire  # noqa: E402
 
 HERE = "127.0.0.1"
 pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
@@ -417,8 +422,7 @@ def memory_of(proc):
 def commands(text):
     """The four commands of a document, without comments."""
     found = [line.split(" # ")[0].strip() for line in text.replace("\\-", "-").splitlines()]
-    found = [line for line in found if re.match(r"rd(cp|cpd) -", line) and ("rdcpd" in line or "rdma://HOST" in line)]
-    assert len(found) == 4, found
+    found = [line for line in found if re.match(r"rd(cp|cpd) -", line) and ("rdcpd" in line or "rdma://" in line)]
     return [line.split() for line in found]
 
 
@@ -427,7 +431,7 @@ def test_documents_commands_work(bench, tmp_path, document):
     """The section of the README and the examples of rdcpd(8), on a free port."""
     text = (ROOT / document).read_text()
     text = text.split("\n## Serve")[1].split("\n## ")[0] if document == "README.md" else text.split("\n.SH EXAMPLES")[1].split("\n.SH ")[0]
-    make, serve, push, pull = commands(text)
+    make, serve, push, pull = [c for c in commands(text) if not re.search("alice|secrets", " ".join(c))]
     (tmp_path / "srv" / "data").mkdir(parents=True)
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "file").write_bytes(b"x")
@@ -439,3 +443,153 @@ def test_documents_commands_work(bench, tmp_path, document):
         r = bench.run([program(words[0]), *(w.replace("HOST", "%s:%s" % (HERE, port)) for w in words[1:])], cwd=tmp_path)
         assert r.code == 0, r.errors()
     assert (tmp_path / "srv" / "data" / "tree" / "file").read_bytes() == (tmp_path / "file").read_bytes() == b"x"
+
+
+def test_the_manuals_commands_for_users_work(bench, tmp_path):
+    text = (ROOT / "man/rdcpd.8").read_text().split("\n.SH EXAMPLES")[1].split("\n.SH ")[0]
+    make, serve, push = [c for c in commands(text) if re.search("alice|secrets", " ".join(c))]
+    (tmp_path / "srv" / "data").mkdir(parents=True)
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "file").write_bytes(b"x")
+    r = bench.run(["bash", "-c", "umask 077; " + " ".join([program(make[0]), *make[1:]])], cwd=tmp_path)
+    assert r.code == 0, r.errors()
+    serve = [w.replace("=/srv", "=srv") for w in serve]
+    daemon = bench.start([program(serve[0]), "--port=0", "--address", HERE, *serve[1:]], cwd=tmp_path)
+    port = daemon.expect("listening on").rsplit(":", 1)[1]
+    r = bench.run([program(push[0]), *(w.replace("HOST", "%s:%s" % (HERE, port)) for w in push[1:])], cwd=tmp_path)
+    assert r.code == 0, r.errors()
+    daemon.expect("user alice, module data: done")
+
+
+# ---- users --------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def users(bench, tmp_path):
+    """A daemon with keys of alice and bob, besides that of anybody."""
+    for user in ("alice", "bob"):
+        r = bench.run([program("rdcpd"), "--secrets", tmp_path / "secrets", "--make-key", user])
+        assert r.code == 0, r.errors()
+        (tmp_path / user).write_bytes(r.out)
+        (tmp_path / user).chmod(0o600)
+    return Daemon(bench, tmp_path, "--secrets=%s" % (tmp_path / "secrets"))
+
+
+def as_user(daemon, user, path):
+    return daemon.url(path).replace("//", "//%s@" % user, 1)
+
+
+def test_users_have_keys_of_their_own(users, tmp_path):
+    assert stat.S_IMODE((tmp_path / "secrets").stat().st_mode) == 0o600
+    assert (tmp_path / "alice").read_bytes() != (tmp_path / "bob").read_bytes()
+    (tmp_path / "in").write_bytes(b"x")
+    for user in ("alice", "bob"):
+        r = users.copy("in", as_user(users, user, "rw/" + user), key=tmp_path / user)
+        assert r.code == 0, r.errors()
+        users.run.expect("user %s, module rw: done" % user)
+    assert users.copy("in", users.url("rw/anybody")).code == 0
+    assert sorted(os.listdir(tmp_path / "rw")) == ["alice", "anybody", "bob"]
+
+
+def test_unknown_users_and_wrong_keys_look_the_same(users, tmp_path):
+    """To the client; the log tells them apart by the name."""
+    (tmp_path / "in").write_bytes(b"x")
+    found = set()
+    for user, key in (("alice", "bob"), ("mallory", "bob"), ("bob", "key")):
+        r = users.copy("in", as_user(users, user, "rw/"), key=tmp_path / key)
+        assert r.code == 40
+        found.add(r.errors())
+        users.run.expect("user %s: TLS handshake" % user)
+    r = users.copy("in", users.url("rw/"), key=tmp_path / "alice")
+    assert r.code == 40
+    found.add(r.errors())
+    assert len(found) == 1, found
+    assert os.listdir(tmp_path / "rw") == []
+
+
+def test_secrets_are_checked(bench, users, tmp_path):
+    secrets = tmp_path / "secrets"
+    command = [program("rdcpd"), "--secrets", secrets]
+    r = bench.run([*command, "--make-key", "alice"])
+    assert r.code == 1 and "user alice has a key already" in r.errors() and r.out == b""
+    r = bench.run([*command, "--make-key", "a:b"])
+    assert r.code == 1 and r.out == b""
+    serve = [*command, "--port=0", "--module=a=%s" % tmp_path]
+    with open(secrets, "ab") as f:
+        f.write(b"carol:guess\n")
+    r = bench.run(serve)
+    assert r.code == 1 and "line 3: the key is not one from --make-key" in r.errors()
+    secrets.write_bytes(b"# none\n")
+    r = bench.run(serve)
+    assert r.code == 1 and "has no keys" in r.errors()
+    secrets.chmod(0o640)
+    r = bench.run(serve)
+    assert r.code == 1 and "chmod 600" in r.errors()
+
+
+# ---- hostile clients ------------------------------------------------------------------------------------------
+
+def talk(daemon, data, identity=b"sluice:conductor:-", key=None, reads=True):
+    """Connects with the daemon's key, and says this. What the daemon answers until it closes, or None if it refuses."""
+    text = (key or daemon.key).read_text().strip().split(":")[1]
+    sock = socket.create_connection((HERE, daemon.port))
+    sock.settimeout(20 * SLOW)
+    try:
+        client = tls.Client(sock, bytes.fromhex(text), identity=identity)
+        client.write(data)
+        got = b""
+        while reads and (more := client.read()):
+            got += more
+        return got
+    except tls.Refused:
+        return None
+    except (ConnectionError, EOFError):
+        return b""
+    finally:
+        sock.close()
+
+
+def module(name="rw", **over):
+    return wire.message("MODULE", **{"version": wire.VERSION, "name": name, **over})
+
+
+@pytest.mark.parametrize("identity", [b"sluice:source:-", b"sluice:conductor:", b"sluice:conductor:root", b"-",
+                                      b"sluice:conductor:-x", b"sluice:conductor:" + b"a" * 100, b"sluice:conductor:a\nb",
+                                      b"Sluice:conductor:-"])
+def test_other_identities_are_refused(daemon, tmp_path, identity):
+    assert talk(daemon, module(), identity) is None
+    daemon.run.expect("rejected")
+    (tmp_path / "in").write_bytes(b"x")
+    assert daemon.copy("in", daemon.url("rw/")).code == 0
+
+
+FIRST = {
+    "START": lambda: wire.message("GO"),
+    "version-0": lambda: module(version=0),
+    "version-99": lambda: module(version=99),
+    "long": lambda: module("n" * 64),
+    "nul": lambda: module("r\0w"),
+    "short": lambda: module()[:-1],
+    "tail": lambda: (14).to_bytes(4, "little") + module()[4:] + b"tail",
+    "huge": lambda: b"\xff" * 4 + module()[4:],
+    "noise": lambda: b"GET / HTTP/1.0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("what", FIRST)
+def test_a_malformed_first_frame_ends_the_session(daemon, tmp_path, what):
+    """Nothing is answered: the end does not exist yet."""
+    data = FIRST[what]()
+    got = talk(daemon, data, reads=what != "short")
+    assert not got
+    wait_until(lambda: daemon.children() == [])
+    (tmp_path / "in").write_bytes(b"x")
+    assert daemon.copy("in", daemon.url("rw/")).code == 0
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../rw", "rw/", "RW", "\x1b[2J", "n" * 63])
+def test_other_modules_are_refused(daemon, tmp_path, name):
+    """The end greets, and refuses every order."""
+    got = talk(daemon, module(name) + wire.message("GO"))
+    assert wire.GREETING_MAGIC in got
+    wait_until(lambda: daemon.children() == [])
+    assert sorted(os.listdir(tmp_path / "rw")) == [] and "\x1b" not in daemon.run.errors()

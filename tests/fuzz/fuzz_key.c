@@ -15,7 +15,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 #include "expect.h"
-#include "session/channel/key.h"
+#include "session/channel/key_ring.h"
 
 enum {
 	OPEN_TO_OTHERS = 1 << 0,
@@ -77,9 +77,34 @@ static int read_fd(const uint8_t *text, size_t len, struct psk *key)
 	return rc;
 }
 
+/* The same file as the keys of users. A key that is added is found, and no other one changes. */
+static void read_ring(void)
+{
+	struct key_ring before = {NULL, 0, 0}, after = {NULL, 0, 0};
+	char text[KEY_LINE_MAX];
+	struct psk made, found;
+
+	if (psk_from_made_file(file, &made) == 0)
+		expect(psk_from_file(file, &found) == 0 && !memcmp(&made, &found, sizeof made));
+	if (key_ring_read(&before, file) || key_ring_find(&before, "u", &found) == 0) {
+		expect(key_ring_make(file, "u", text) == -1);
+	} else {
+		expect(key_ring_make(file, "u", text) == 0 && key_ring_read(&after, file) == 0);
+		expect(psk_from_made_text(text, strlen(text), &made) == 0);
+		expect(key_ring_find(&after, "u", &found) == 0);
+		expect(memcmp(&made, &found, sizeof made) == 0);
+		expect(after.count == before.count + 1);
+		for (unsigned i = 0; i < before.count; i++)
+			expect(memcmp(&before.of[i], &after.of[i], sizeof *before.of) == 0);
+	}
+	key_ring_wipe(&before);
+	key_ring_wipe(&after);
+}
+
 static int read_file(uint8_t how, const uint8_t *text, size_t len, struct psk *key)
 {
 	mode_t mode = how & OPEN_TO_OTHERS ? 0640 : 0600;
+	struct failure why;
 	int rc, fd;
 
 	expect(psk_from_file(file, key) == -1 && failed()->code == OUT_FILE);
@@ -96,6 +121,9 @@ static int read_file(uint8_t how, const uint8_t *text, size_t len, struct psk *k
 		close(fd);
 	}
 	rc = psk_from_file(file, key);
+	why = *failed();
+	read_ring();
+	fail_again(&why);
 	expect(remove(file) == 0);
 	return rc;
 }

@@ -159,21 +159,34 @@ static const char *parse_authority(const char *text, struct daemon_url *u)
 	return *end == '/' ? end + 1 : NULL;
 }
 
+/* Parses "user@". Returns what follows, or NULL. */
+static const char *parse_user(const char *text, struct daemon_url *u)
+{
+	size_t len = strcspn(text, "@/");
+
+	memcpy(u->user, "-", 2);
+	if (text[len] != '@')
+		return text;
+	if (!user_name_is_valid(text, len))
+		return NULL;
+	memcpy(u->user, text, len);
+	u->user[len] = '\0';
+	return text + len + 1;
+}
+
 int operand_parse_daemon(const char *text, struct daemon_url *u, const char **rest)
 {
 	const char *module;
 	size_t len;
 
 	memset(u, 0, sizeof *u);
-	module = parse_authority(text + sizeof scheme - 1, u);
+	module = parse_user(text + sizeof scheme - 1, u);
+	module = module ? parse_authority(module, u) : NULL;
 	len = module ? strcspn(module, "/") : 0;
 	if (len == 0 || len >= sizeof u->module)
 		return fail_as(OUT_USAGE,
 			       "%s: expected rdma://HOST/MODULE/PATH or "
 			       "rdma://HOST:PORT/MODULE/PATH",
-			       text);
-	if (strchr(u->host, '@'))
-		return fail_as(OUT_USAGE, "%s: rdcpd has no users; leave out the part before @",
 			       text);
 	memcpy(u->module, module, len);
 	*rest = module + len + strspn(module + len, "/");
@@ -192,7 +205,8 @@ static int parse_url_operand(const char *text, struct operand *t)
 	v6 = strchr(u.host, ':') != NULL;
 	if (u.port)
 		snprintf(port, sizeof port, ":%u", u.port);
-	if ((size_t)snprintf(t->host, sizeof t->host, "%s%s%s%s%s/%s", scheme, v6 ? "[" : "",
+	if ((size_t)snprintf(t->host, sizeof t->host, "%s%s%s%s%s%s%s/%s", scheme,
+			     *u.user == '-' ? "" : u.user, *u.user == '-' ? "" : "@", v6 ? "[" : "",
 			     u.host, v6 ? "]" : "", port, u.module) >= sizeof t->host)
 		return fail_as(OUT_USAGE, "%s: the host name is too long", text);
 	return 0;

@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include "protocol/message.h"
+#include "session/channel/key_ring.h"
 
 struct operand {
 	bool stdio; /* "-" */
@@ -23,6 +24,7 @@ struct operand {
 
 /* A host that is a module of a rdcpd. */
 struct daemon_url {
+	char user[USER_NAME_MAX]; /* "-": none is given */
 	char host[HOST_MAX];
 	unsigned port; /* 0: none is given */
 	char module[MODULE_NAME_MAX];

@@ -87,6 +87,7 @@ struct speed_options {
 };
 struct key_options {
 	const char *file, *make;
+	const char *secrets; /* rdcpd */
 	int fd; /* -1: none */
 };
 enum { MODULES_MAX = 64, DAEMON_PORT = 10470 /* hdrdmacp's */ };

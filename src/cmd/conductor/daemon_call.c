@@ -68,6 +68,7 @@ static int dial_daemon(const struct call *c, struct channel **ch)
 		.key = &key,
 		.listener = "rdcpd",
 		.caller = CALLER_CONDUCTOR,
+		.user = c->url.user,
 	};
 	int rc = psk_from_made_file(o->key.file, &key);
 

@@ -154,7 +154,8 @@ static int dial_once(const struct dial_opts *o, const union address *to, unsigne
 	if (channel_tls_client(fd, o->key, out))
 		return -1;
 	channel_set_peer(*out, o->host);
-	channel_set_caller(*out, o->caller);
+	if (o->caller == CALLER_CONDUCTOR)
+		channel_set_caller(*out, o->caller, o->user);
 	if (await_handshake(*out, o, deadline_ms) == 0)
 		return 0;
 	channel_free(*out);

@@ -24,6 +24,7 @@ struct dial_opts {
 	const struct psk *key;
 	const char *listener; /* the program that listens there, for messages */
 	enum caller_role caller;
+	const char *user; /* of a conductor */
 };
 /*
  * Connects to a listener with this key. Tries all addresses, again after 10 ms and then at growing

@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include "base/io.h"
 #include "base/log.h"
-#include "session/channel/key.h"
+#include "session/channel/key_ring.h"
 
 int process_reserve_stdio(void)
 {
@@ -91,8 +91,14 @@ _Noreturn void process_exit_failed(enum program program)
 
 static void make_key(const struct options *o)
 {
-	if (psk_make_file(o->key.make))
+	static char text[KEY_LINE_MAX];
+
+	if (o->key.secrets ? key_ring_make(o->key.secrets, o->key.make, text)
+			   : psk_make_file(o->key.make))
 		process_exit_failed(o->program);
+	if (o->key.secrets)
+		puts(text);
+	explicit_bzero(text, sizeof text);
 	process_exit(OUT_DONE);
 }
 

@@ -132,11 +132,11 @@ static void close_others(struct service *v, int fd, int door)
 
 static _Noreturn void run_child(struct service *v, int fd, const int door[2])
 {
-	static struct psk key;
+	static struct key_ring keys;
 	struct session_child c = {
 		.fd = fd,
 		.door = door[1],
-		.key = &key,
+		.keys = &keys,
 		.modules = v->server->modules,
 		.module_count = v->server->module_count,
 		.port = v->server->port,
@@ -144,8 +144,7 @@ static _Noreturn void run_child(struct service *v, int fd, const int door[2])
 
 	restore_signals();
 	close_others(v, fd, door[0]);
-	key = v->server->key;
-	psk_wipe((struct psk *)(uintptr_t)&v->server->key);
+	keys = v->server->keys;
 	session_child_run(&c);
 }
 

@@ -10,7 +10,7 @@
  */
 
 #include "cmd/serve/module.h"
-#include "session/channel/key.h"
+#include "session/channel/key_ring.h"
 
 enum {
 	SESSIONS_MAX = 256,
@@ -20,7 +20,7 @@ enum {
 struct server {
 	const struct module *modules;
 	unsigned module_count;
-	struct psk key;
+	struct key_ring keys; /* of the users; "-": of anybody who has it */
 	const char *address; /* the only one to listen at, or "" */
 	int family; /* AF_INET, AF_INET6, or 0 for both */
 	unsigned port; /* 0: any; serve_listen() sets it */

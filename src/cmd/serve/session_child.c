@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -25,7 +26,7 @@ enum { MODULE_MS = 10000 };
 struct admitted {
 	struct channel *ch;
 	struct framer framer;
-	char from[80];
+	char from[80 + USER_NAME_MAX + 8]; /* address and user */
 	struct msg_module module;
 	struct guest guest;
 };
@@ -63,22 +64,33 @@ static _Noreturn void leave_stranger(const struct admitted *a)
 	_exit((int)failed()->code);
 }
 
+/* Adds the user to the address, for messages. */
+static void name_client(struct admitted *a)
+{
+	const char *user = channel_user(a->ch);
+	size_t used = strlen(a->from);
+
+	if (*user && strcmp(user, "-") != 0)
+		snprintf(a->from + used, sizeof a->from - used, ", user %s", user);
+}
+
 static void admit_client(struct session_child *c, struct admitted *a)
 {
 	uint64_t deadline_ms = clock_ms() + STRANGER_MS;
 	union address local, peer;
 	int rc;
 
-	if (channel_tls_server(c->fd, c->key, &a->ch))
+	if (channel_tls_server(c->fd, NULL, &a->ch))
 		leave_stranger(a);
 	if (channel_addresses(a->ch, &local, &peer)) {
 		a->guest.reached = local;
 		address_text(&peer, a->from, sizeof a->from);
 	}
 	channel_set_peer(a->ch, a->from);
-	channel_set_caller(a->ch, CALLER_CONDUCTOR);
+	channel_set_ring(a->ch, c->keys);
 	rc = shake_hands(a->ch, deadline_ms);
-	psk_wipe(c->key);
+	key_ring_wipe(c->keys);
+	name_client(a);
 	if (rc)
 		leave_stranger(a);
 }

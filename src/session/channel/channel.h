@@ -21,6 +21,7 @@
 #include "base/address.h"
 #include "lane/head.h"
 #include "session/channel/key.h"
+#include "session/channel/key_ring.h"
 
 struct channel;
 
@@ -31,10 +32,15 @@ int channel_over_fds(int in, int out, struct channel **out_ch);
 /* A TLS session over a connected socket, before its handshake. Owns fd, also on failure. */
 int channel_tls_client(int fd, const struct psk *key, struct channel **out);
 int channel_tls_server(int fd, const struct psk *key, struct channel **out);
-/* Who connects, as the identity of the key states it: a source (default), or a conductor. Before
- * the handshake, of TLS only. */
+/* Who connects, as the identity of the key states it: a source (default), or a conductor of this
+ * user ("-": any holder of the key). Before the handshake, of TLS only, as the next ones. */
 enum caller_role { CALLER_SOURCE, CALLER_CONDUCTOR };
-void channel_set_caller(struct channel *c, enum caller_role caller);
+void channel_set_caller(struct channel *c, enum caller_role caller, const char *user);
+/* A server that lets in conductors of any user of the ring, which is borrowed until the end of the
+ * handshake. Its own key is not used and may be NULL. */
+void channel_set_ring(struct channel *c, const struct key_ring *ring);
+/* The user that the client claims to be, proved after the handshake; "": none that could be. */
+const char *channel_user(const struct channel *c);
 /* One step of the handshake. Returns 1 when done (at once for descriptors), 0 for "not now", -1 on
  * failure: OUT_AUTH: the key did not match; OUT_PEER_LOST: the peer closed or reset the connection;
  * OUT_PROTOCOL: the peer does not speak this protocol. */

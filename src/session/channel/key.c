@@ -152,17 +152,27 @@ static int key_file_check(int fd, const char *path)
 	return 0;
 }
 
-static int read_key_file(const char *path, bool only_made, struct psk *out)
+int key_file_open(const char *path, int flags)
 {
 	/* O_NONBLOCK: open(2) must not block on a FIFO of that name. */
-	int fd = RETRIED(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-	int rc;
+	int fd = RETRIED(open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, S_IRUSR | S_IWUSR));
 
 	if (fd < 0)
 		return fail("open key file %s: %m", path);
-	rc = key_file_check(fd, path);
-	if (rc == 0)
-		rc = psk_read(fd, path, only_made, out);
+	if (key_file_check(fd, path) == 0)
+		return fd;
+	close_fd(fd);
+	return -1;
+}
+
+static int read_key_file(const char *path, bool only_made, struct psk *out)
+{
+	int fd = key_file_open(path, O_RDONLY);
+	int rc;
+
+	if (fd < 0)
+		return -1;
+	rc = psk_read(fd, path, only_made, out);
 	close_fd(fd);
 	return rc;
 }
@@ -192,6 +202,24 @@ static int make_key_text(char to[static MADE_LEN + 1])
 	to[MADE_LEN] = '\n';
 	psk_wipe(&key);
 	return 0;
+}
+
+int psk_make_text(char to[static KEY_TEXT_ROOM])
+{
+	char text[MADE_LEN + 1];
+	int rc = make_key_text(text);
+
+	if (rc == 0)
+		snprintf(to, KEY_TEXT_ROOM, "%.*s", (int)MADE_LEN, text);
+	OPENSSL_cleanse(text, sizeof text);
+	return rc;
+}
+
+int psk_from_made_text(const char *text, size_t len, struct psk *out)
+{
+	if (!is_made(text, (ssize_t)len))
+		return fail_as(OUT_USAGE, "not a key from --make-key");
+	return psk_from_made(text, len, out);
 }
 
 int psk_make_file(const char *path)

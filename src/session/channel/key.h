@@ -26,6 +26,13 @@ int psk_from_file(const char *path, struct psk *out);
 int psk_from_made_file(const char *path, struct psk *out);
 /* From fd up to its end, at most KEY_TEXT_MAX bytes. fd stays open. */
 int psk_from_fd(int fd, struct psk *out);
+/* Opens a file of keys that we own, without permissions for others; flags: as in open(2). Returns
+ * the descriptor, or -1. */
+int key_file_open(const char *path, int flags);
+/* A new generated key as text, and such a text as a key. */
+enum { KEY_TEXT_ROOM = 128 };
+int psk_make_text(char to[static KEY_TEXT_ROOM]);
+int psk_from_made_text(const char *text, size_t len, struct psk *out);
 /* Makes a key file with mode 0600. Does not overwrite an existing file. */
 int psk_make_file(const char *path);
 void psk_wipe(struct psk *k);

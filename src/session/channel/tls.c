@@ -16,17 +16,20 @@
 #include <openssl/ssl.h>
 #include <openssl/sslerr.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
 
-/* Names the connecting end's role and user ("-": any holder of the key). Its form never changes. */
-static const char *const identities[] = {
-	[CALLER_SOURCE] = "sluice:source:-",
-	[CALLER_CONDUCTOR] = "sluice:conductor:-",
+/* An identity names the connecting end's role and user ("-": any holder of the key). Its form never
+ * changes. */
+static const char *const roles[] = {
+	[CALLER_SOURCE] = "sluice:source:",
+	[CALLER_CONDUCTOR] = "sluice:conductor:",
 };
+enum { IDENTITY_MAX = USER_NAME_MAX + 32 };
 #define SECRET_LABEL "EXPORTER-sluice-lane"
 
 /* Both with SHA-256, because an external PSK is bound to that hash. */
@@ -38,6 +41,11 @@ struct tls {
 	struct channel channel;
 	SSL *ssl;
 	enum caller_role caller;
+	/* Of the client, its own; of a server, the one that the client claims to be. */
+	char user[USER_NAME_MAX];
+	char identity[IDENTITY_MAX]; /* client: what it sends */
+	const struct key_ring
+		*ring; /* server: the keys of its users, until the handshake; NULL: key */
 	struct psk key; /* wiped when the handshake is over */
 	bool handshake_done;
 	bool broken; /* OpenSSL may only be called to free */
@@ -73,22 +81,42 @@ static int use_key(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t 
 	if (md && !EVP_MD_is_a(md, "SHA256"))
 		return 0;
 	*session = make_session(ssl, &t->key);
-	*id = (const unsigned char *)identities[t->caller];
-	*id_len = strlen(identities[t->caller]);
+	snprintf(t->identity, sizeof t->identity, "%s%s", roles[t->caller], t->user);
+	*id = (const unsigned char *)t->identity;
+	*id_len = strlen(t->identity);
 	return *session != NULL;
+}
+
+/* Finds out which user an identity names. Returns false if it names none. */
+static bool take_user(struct tls *t, const unsigned char *id, size_t id_len)
+{
+	size_t len = strlen(roles[t->caller]);
+	const char *user = (const char *)id + len;
+
+	t->user[0] = '\0';
+	if (id_len <= len || memcmp(id, roles[t->caller], len) != 0)
+		return false;
+	len = id_len - len;
+	if ((len != 1 || *user != '-') && !user_name_is_valid(user, len))
+		return false;
+	memcpy(t->user, user, len);
+	t->user[len] = '\0';
+	return true;
 }
 
 /* An unknown identity gets a random key, so that it fails like a wrong key. */
 static int find_key(SSL *ssl, const unsigned char *id, size_t id_len, SSL_SESSION **session)
 {
 	struct tls *t = SSL_get_app_data(ssl);
-	const char *identity = identities[t->caller];
 	struct psk key = t->key;
+	bool known = take_user(t, id, id_len);
 
-	if (id_len != strlen(identity) || memcmp(id, identity, id_len) != 0) {
-		if (random_bytes(key.bytes, sizeof key.bytes) != 0)
-			return 0;
-	}
+	if (known && t->ring)
+		known = key_ring_find(t->ring, t->user, &key) == 0;
+	else if (known)
+		known = strcmp(t->user, "-") == 0;
+	if (!known && random_bytes(key.bytes, sizeof key.bytes) != 0)
+		return 0;
 	*session = make_session(ssl, &key);
 	psk_wipe(&key);
 	return *session != NULL;
@@ -341,7 +369,9 @@ static int tls_new(int fd, const struct psk *key, SSL_CTX *ctx, struct channel *
 	if (!t || !ctx)
 		goto no_memory;
 	channel_init(&t->channel, &tls_ops, fd, fd);
-	t->key = *key;
+	if (key)
+		t->key = *key;
+	snprintf(t->user, sizeof t->user, "-");
 	if (descriptor_unblock(fd, NULL) != 0)
 		goto fail;
 	/* Messages are small, and the peer waits for each one. Sockets of other families reject
@@ -370,11 +400,25 @@ fail:
 	return -1;
 }
 
-void channel_set_caller(struct channel *c, enum caller_role caller)
+void channel_set_caller(struct channel *c, enum caller_role caller, const char *user)
 {
 	struct tls *t = (struct tls *)c;
 
 	t->caller = caller;
+	snprintf(t->user, sizeof t->user, "%s", user);
+}
+
+void channel_set_ring(struct channel *c, const struct key_ring *ring)
+{
+	struct tls *t = (struct tls *)c;
+
+	t->caller = CALLER_CONDUCTOR;
+	t->ring = ring;
+}
+
+const char *channel_user(const struct channel *c)
+{
+	return ((const struct tls *)c)->user;
 }
 
 void channel_forget(struct channel *c)

@@ -65,6 +65,8 @@ static void modules_of_a_daemon_are_hosts(void **state)
 	check("rdma://h/m/", "rdma://h/m", "");
 	check("RDMA://h/m//a/b", "rdma://h/m", "a/b");
 	check("rdma://h:10470/m/a:b/", "rdma://h:10470/m", "a:b/");
+	check("rdma://alice@h/m/a", "rdma://alice@h/m", "a");
+	check("rdma://a.b@[::1]:7/m/@", "rdma://a.b@[::1]:7/m", "@");
 	check("rdma://[::1]/m/a", "rdma://[::1]/m", "a");
 	check("rdma://[::1]:7/m/a", "rdma://[::1]:7/m", "a");
 	assert_int_equal(operand_parse_daemon("rdma://[::1]:7/m", &u, &rest), 0);
@@ -101,7 +103,10 @@ static void malformed_targets_are_refused(void **state)
 	refused("rdma://h:65536/m", "expected rdma://HOST");
 	refused("rdma://h:/m", "expected rdma://HOST");
 	refused("rdma://[::1/m", "expected rdma://HOST");
-	refused("rdma://u@h/m", "no users");
+	refused("rdma://@h/m", "expected rdma://");
+	refused("rdma://-@h/m", "expected rdma://");
+	refused("rdma://a b@h/m", "expected rdma://");
+	refused("rdma://u@/m", "expected rdma://");
 	refused("rsync://h/m/p", "HOST:PATH");
 	refused("scp://u@h:22/p", "HOST:PATH");
 	refused("h::module/p", "h:./:module/p");
