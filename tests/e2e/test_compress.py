@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hosts import IWARP, leftovers, pattern
+from hosts import IWARP, leftovers, pattern, wait_until
 
 pytestmark = [pytest.mark.moves_blocks, pytest.mark.lanes]
 BLOCK = 256 << 10
@@ -139,11 +139,11 @@ def test_killed_copy_is_continued(bench, tmp_path):
     data = text(60 * BLOCK) + noise(20 * BLOCK) + pattern(20 * BLOCK)
     (tmp_path / "in").write_bytes(data)
     r = bench.copy("--compress=zstd", "--bwlimit=4M", "in", "far:%s/out" % tmp_path, wait=False)
-    import time
-    time.sleep(1.5)
+    wait_until(lambda: any(len(f.read_bytes().rstrip(b"\0")) > 4 << 20 for f in tmp_path.glob(".sluice*")), step=0.1)
     r.signal(9)
     r.wait()
     r = bench.copy("--json", "--compress=zstd", "in", "far:%s/out" % tmp_path)
     assert r.code == 0, r.errors()
+    assert summary(r)["had"] >= 1 << 20
     assert (tmp_path / "out").read_bytes() == data
     assert not leftovers(tmp_path)
