@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where processes hold keys and secrets in memory, and where they must not."""
 
+import ctypes
+import os
 import secrets
 import socket
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -13,6 +17,7 @@ from processes import descendants, runs
 
 sys.path.insert(0, str(ROOT / "tests" / "hostile"))
 
+import sealed  # noqa: E402
 import wire  # noqa: E402
 
 BLOCK = 256 << 10
@@ -101,3 +106,113 @@ def test_session_secret_is_only_where_lanes_need_it(bench, tmp_path):
     assert not [line for line in ends if "rdcp" in line or "[stack]" in line], held
     # the keys of each session for lanes that it accepts and dials, of its lanes, and the listener of one end
     assert len(ends) <= 7, held
+
+
+class Capture(threading.Thread):
+    """All packets of the loopback device."""
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 20)
+        self.socket.bind(("lo", 0))
+        self.socket.settimeout(0.2)
+        self.packets, self.done = bytearray(), False
+        self.start()
+
+    def run(self):
+        while not self.done:
+            try:
+                self.packets += self.socket.recv(1 << 17)
+            except TimeoutError:
+                pass
+
+    def end(self):
+        self.done = True
+        self.join()
+        self.socket.close()
+        return bytes(self.packets)
+
+
+ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+ptrace.argtypes, ptrace.restype = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p], ctypes.c_long
+PTRACE_CONT, PTRACE_DETACH, PTRACE_SEIZE, TRACE_EXIT, EVENT_EXIT, EVENT_STOP, WALL = 7, 17, 0x4206, 0x40, 6, 128, 0x40000000
+
+
+def look_at_exit(pids, look):
+    """Calls look(pid) for each process when it exits, while its memory is still there."""
+    for pid in pids:
+        assert ptrace(PTRACE_SEIZE, pid, None, TRACE_EXIT) == 0, os.strerror(ctypes.get_errno())
+    left, until = set(pids), time.monotonic() + 60
+    while left:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+        for pid in list(left):
+            got, status = os.waitpid(pid, os.WNOHANG | WALL)
+            if not got:
+                continue
+            assert os.WIFSTOPPED(status), status
+            event = status >> 16
+            if event == EVENT_EXIT:
+                look(pid)
+                left.remove(pid)
+            ptrace(PTRACE_DETACH if event == EVENT_EXIT else PTRACE_CONT, pid, None,
+                   None if event in (EVENT_EXIT, EVENT_STOP) else os.WSTOPSIG(status))
+
+
+def frames_of(path):
+    return dict(wire.parse(*f) for f in wire.Framer().feed(path.read_bytes()))
+
+
+def block_keys(secret, nonces):
+    """The keys that the first wires of two lanes may have."""
+    key = wire.Key(secret, *nonces)
+    return [sealed.Cipher(kind, key, lane, epoch).key
+            for kind in (sealed.AES, sealed.CHACHA) for lane in (0, 1) for epoch in range(4)]
+
+
+def shown_by(pid):
+    """What other programs of the user see of a process."""
+    shown = b""
+    for name in "cmdline", "environ":
+        try:
+            with open("/proc/%d/%s" % (pid, name), "rb") as f:
+                shown += f.read()
+        except OSError:
+            pass
+    return shown
+
+
+@pytest.mark.needs("root", why="captures packets, and traces processes that forbid it")
+def test_secret_and_keys_of_blocks_are_nowhere_else(bench, tmp_path):
+    """Not in arguments, environments, the log or packets; and once the wires are closed, not in memory."""
+    data = pattern(4 * BLOCK)
+    (tmp_path / "in").write_bytes(data)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "rsh").write_text("#!/bin/sh\ntee orders | %s \"$@\" | tee answers\n" % RSH)
+    (tmp_path / "rsh").chmod(0o755)
+    capture = Capture()
+    conductor = bench.copy("-vvv", "--encrypt=on", "--lanes=2", "--bwlimit=400k", "in", "far:%s/out/" % tmp_path,
+                           rsh=tmp_path / "rsh", transport="--transport=tcp", wait=False)
+    wait_until(lambda: any(p.stat().st_size for p in (tmp_path / "out").iterdir()))
+    orders, answers = frames_of(tmp_path / "orders"), frames_of(tmp_path / "answers")
+    secret = orders["START"]["secret"]
+    keys = block_keys(secret, [orders["HELLO"]["nonce"], answers["HELLO"]["nonce"]])
+    forms = [form for value in [secret, *keys] for form in (value, value.hex().encode())]
+    ends = rdcps_below(conductor.proc.pid)[1:]
+    assert len(ends) == 2
+    for end in ends:
+        assert any(k in held for _, held in memory_of(end) for k in keys), "these keys are not those of the blocks"
+    for pid in [conductor.proc.pid, *descendants(conductor.proc.pid)]:
+        assert not [f for f in forms if f in shown_by(pid)]
+    left = {}
+
+    def look(pid):
+        left[pid] = [(line, forms.index(f)) for line, held in memory_of(pid) for f in forms if f in held]
+    look_at_exit(ends, look)
+    assert conductor.wait() == 0, conductor.errors()
+    assert (tmp_path / "out" / "in").read_bytes() == data
+    packets, log = capture.end(), conductor.errors().encode()
+    assert len(packets) > len(data) and data[5 * 4096:5 * 4096 + 64] not in packets
+    assert not [f for f in forms if f in packets or f in log]
+    assert left == {pid: [] for pid in ends}
