@@ -41,6 +41,7 @@ ELSEWHERE = {
     "address": "where to listen; tests/e2e/test_copy.py", "port-range": "where to listen; tests/e2e/test_firewall.py",
     "ipv4": "which address; tests/e2e/test_copy.py", "ipv6": "which address; tests/e2e/test_copy.py",
     "rdma-op": "RDMA only; tests/e2e/test_rdma_op.py",
+    "key-file": "of rdcpd; tests/e2e/test_rdcpd.py", "daemon-port": "of rdcpd; tests/e2e/test_rdcpd.py",
     "help": "copies nothing", "version": "copies nothing", "human-readable": "prints only",
     "-3": "through this host over ssh; tests/e2e/test_copy.py", "-P": "ssh's", "-i": "ssh's", "-F": "ssh's",
     "-J": "ssh's", "-o": "ssh's", "-S": "ssh's", "-l": "as --bwlimit", "-C": "another name of -z"}
