@@ -183,14 +183,15 @@ int operand_parse_daemon(const char *text, struct daemon_url *u, const char **re
 	module = parse_user(text + sizeof scheme - 1, u);
 	module = module ? parse_authority(module, u) : NULL;
 	len = module ? strcspn(module, "/") : 0;
-	if (len == 0 || len >= sizeof u->module)
+	/* A module's name has the letters of a user's. */
+	if (!module || len >= sizeof u->module || !user_name_is_valid(module, len))
 		return fail_as(OUT_USAGE,
 			       "%s: expected rdma://HOST/MODULE/PATH or "
 			       "rdma://HOST:PORT/MODULE/PATH",
 			       text);
 	memcpy(u->module, module, len);
 	*rest = module + len + strspn(module + len, "/");
-	return 0;
+	return check_host(text, u->host);
 }
 
 /* All operands in one module have the same host. */

@@ -107,6 +107,10 @@ static void malformed_targets_are_refused(void **state)
 	refused("rdma://-@h/m", "expected rdma://");
 	refused("rdma://a b@h/m", "expected rdma://");
 	refused("rdma://u@/m", "expected rdma://");
+	refused("rdma://h/a b/c", "expected rdma://");
+	refused("rdma://h/a@b/c", "expected rdma://");
+	refused("rdma://a b/m", "blank");
+	refused("rdma://-h/m", "may not begin with '-'");
 	refused("rsync://h/m/p", "HOST:PATH");
 	refused("scp://u@h:22/p", "HOST:PATH");
 	refused("h::module/p", "h:./:module/p");
