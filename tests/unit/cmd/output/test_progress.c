@@ -316,7 +316,7 @@ static void json_strings_are_escaped(void **state)
 	assert_non_null(strstr(
 		text,
 		"\"bound_by\": \"target disk\", \"source_busy\": 0.100, "
-		"\"encryption\": 0.000, \"network\": 0.200, \"sink_busy\": 0.800, \"held_back\": 0.000, "
+		"\"compression\": 0.000, \"encryption\": 0.000, \"network\": 0.200, \"sink_busy\": 0.800, \"held_back\": 0.000, "
 		"\"processors\": null, "));
 	assert_non_null(strstr(text, "open \\\"a\\\\\\\\b\\\\n\\\\x1b\\\\xff\\\": no"));
 	assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
