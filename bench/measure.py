@@ -148,21 +148,21 @@ def can_sshd():
 
 
 @contextlib.contextmanager
-def sshd(folder):
-    """Starts an sshd on 127.0.0.1. Yields the configuration for ssh -F that connects to it."""
+def sshd(folder, address="127.0.0.1", prefix=()):
+    """Starts an sshd on an address, with the words prefix before it. Yields the configuration for ssh -F that connects to it."""
     d = pathlib.Path(folder)
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", d / name], check=True)
     shutil.copy(d / "user.pub", d / "authorized")
     port = free_port()
-    (d / "sshd").write_text("Port %d\nListenAddress 127.0.0.1\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\n"
+    (d / "sshd").write_text("Port %d\nListenAddress %s\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\n"
                             "StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\n"
-                            "Subsystem sftp internal-sftp\n" % (port, d, d))
+                            "Subsystem sftp internal-sftp\n" % (port, address, d, d))
     (d / "config").write_text("Host *\n Port %d\n IdentityFile %s/user\n StrictHostKeyChecking no\n"
                               " UserKnownHostsFile /dev/null\n LogLevel ERROR\n" % (port, d))
     os.makedirs("/run/sshd", exist_ok=True)
-    with started(["/usr/sbin/sshd", "-D", "-f", d / "sshd"], stderr=subprocess.DEVNULL):
-        wait_listening(port)
+    with started([*prefix, "/usr/sbin/sshd", "-D", "-f", d / "sshd"], stderr=subprocess.DEVNULL):
+        wait_listening(port, prefix)
         yield d / "config"
 
 
