@@ -73,8 +73,8 @@ def test_peer_of_another_version_is_refused(bench, tmp_path):
 
 
 @pytest.mark.parametrize("argv", [
-    [], ["a"], ["--no-such"], ["-R", "a", "b"], ["-avz", "a", "b"], ["--delete", "a", "b"],
-    ["-C", "a", "b"], ["-z", "a", "b"], ["--lanes=0", "a", "b"], ["--block-size=3", "a", "b"],
+    [], ["a"], ["--no-such"], ["-R", "a", "b"], ["-avR", "a", "b"], ["--delete", "a", "b"],
+    ["--compress=lz4", "a", "b"], ["--compress-level=a", "a", "b"], ["--lanes=0", "a", "b"], ["--block-size=3", "a", "b"],
     ["--transport=pigeon", "a", "b"]])
 def test_wrong_usage_prints_one_sentence_and_the_synopsis(bench, tmp_path, argv):
     r = bench.run([program("rdcp"), *argv], cwd=tmp_path)
