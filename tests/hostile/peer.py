@@ -24,6 +24,7 @@ FLAGS = {name: 1 << bit for bit, name in enumerate(
      "FILES_FROM", "MEMORY", "UNCHECKED", "PROBE", "SCRATCH", "SHARED", "EXISTING"])}
 # Bits 47 and 48 are the mode of a wish for compression.
 FLAGS |= {"COMPRESS_AUTO": 1 << 47, "COMPRESS_ALWAYS": 2 << 47}
+FLAG_BITS = 54  # a wish has 7 bits
 PRESERVE = ["PERMS", "TIMES", "ATIMES"]
 STREAM, ORDERED, SPARSE, ONE_OF_MANY, ASK, LINKED, MAY = 1, 2, 4, 8, 16, 32, 64
 REGULAR, SYMLINK, HARD_LINK, FIFO, CHAR, BLOCK = range(1, 7)

@@ -8,7 +8,7 @@ import pytest
 from arena import ends, fails
 
 import wire
-from peer import (FLAGS, SINK, SOURCE, TCP, TOTAL_NONE, U16, U32, U64, data_record, end_record,
+from peer import (FLAG_BITS, SINK, SOURCE, TCP, TOTAL_NONE, U16, U32, U64, data_record, end_record,
                   file_record, total_of)
 
 # ---- START and its requests -------------------------------------------------------------------
@@ -16,7 +16,7 @@ from peer import (FLAGS, SINK, SOURCE, TCP, TOTAL_NONE, U16, U32, U64, data_reco
 STARTS = {
     "version-0": (dict(version=0), 2), "version-99": (dict(version=99), 2),
     "role-0": (dict(role=0), 12), "role-3": (dict(role=3), 12), "want-4": (dict(want=4), 12),
-    "verbose-4": (dict(verbose=4), 12), "flags": (dict(flags=1 << len(FLAGS)), 12),
+    "verbose-4": (dict(verbose=4), 12), "flags": (dict(flags=1 << FLAG_BITS), 12),
     "flags-all": (dict(flags=U64), 12), "lanes-65": (dict(lanes=65), 12),
     "lanes-65535": (dict(lanes=U16), 12), "depth-1025": (dict(depth=1025), 12),
     "block-3": (dict(block_size=3), 12), "block-2^31": (dict(block_size=1 << 31), 12),
