@@ -574,7 +574,8 @@ int session_mend(void *ctx, struct lane *l, uint32_t epoch, const char *why)
 	promote_mending(e, true);
 	promoted = promote_ordered(e);
 	pthread_mutex_lock(&e->s->lock);
-	first = epoch == 0 || !e->s->route.chosen;
+	/* A connection that carried blocks was chosen, also if CHOICE has not arrived yet. */
+	first = epoch == 0 || (!e->s->route.chosen && lane_stored(l) == 0);
 	e->detours_before = e->s->route.detours;
 	pthread_mutex_unlock(&e->s->lock);
 	if (e->next_epoch < epoch)
