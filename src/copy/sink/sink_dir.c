@@ -142,8 +142,9 @@ static int announce_dir(struct sink_lane *l, const struct record_dir *r, struct 
 	struct sink_dir *d;
 
 	if (r->parent && (!parent || !(parent->announced & sink_lane_bit(l))))
-		return fail_as(OUT_PROTOCOL, "the peer sends %s in a directory it did not announce",
-			       sink_name_shown(s, parent, r->name, shown));
+		/* Another lane may still open the parent: until then it has no name to show. */
+		return fail_as(OUT_PROTOCOL,
+			       "the peer sends a directory in a directory it did not announce");
 	if (*sink_file_slot(s, r->id))
 		return fail_as(OUT_PROTOCOL, "the peer sends a directory with the id of a file");
 	d = calloc(1, sizeof *d);

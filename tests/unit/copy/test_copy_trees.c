@@ -15,13 +15,14 @@
 #include <cmocka.h>
 #include "base/io.h"
 #include "copy/io/digest.h"
+#include "copy/place/place.h"
 
 /*
  * Which trees a sink accepts and which it refuses: a scripted source and a real sink. The working
  * directory contains only the directory "to", the target, and "safe", where nothing may change.
  */
 
-enum { STUCK_S = 100 };
+enum { STUCK_S = 100, OPENING_US = 200000 };
 
 struct scene {
 	struct rules rules;
@@ -34,6 +35,11 @@ struct scene {
 	const char *text; /* part of its failure */
 	const char *made, *not_made; /* exists in the end */
 };
+
+int __real_place_make_dir(struct place *p, struct place_dir *parent, const struct record_dir *r,
+			  struct place_dir **out, struct change *change);
+int __wrap_place_make_dir(struct place *p, struct place_dir *parent, const struct record_dir *r,
+			  struct place_dir **out, struct change *change);
 
 static struct rig rig;
 static struct actor actor;
@@ -233,6 +239,37 @@ static void invalid_directories_are_refused(void **state)
 
 	(void)state;
 	PLAY(scenes);
+}
+
+static bool slow_to_open;
+
+/* The lane that opens a directory is overtaken. */
+int __wrap_place_make_dir(struct place *p, struct place_dir *parent, const struct record_dir *r,
+			  struct place_dir **out, struct change *change)
+{
+	if (slow_to_open)
+		usleep(OPENING_US);
+	return __real_place_make_dir(p, parent, r, out, change);
+}
+
+static void directory_that_opens_is_not_announced_to_other_lanes(void **state)
+{
+	static const struct scene scenes[] = {
+		{TREE, .want = {"d"},
+		 .say = {DIR_D,
+			 {.verb = SAY_DIR, .id = 2, .dir = 1, .name = "e", .other_lane = true}},
+		 .code = OUT_PROTOCOL, .text = "in a directory it did not announce"},
+		{TREE, .want = {"d"},
+		 .say = {DIR_D,
+			 {.verb = SAY_DIR, .id = 2, .dir = 1, .name = "e"},
+			 {.verb = SAY_DIR, .id = 3, .dir = 2, .name = "f", .other_lane = true}},
+		 .code = OUT_PROTOCOL, .text = "in a directory it did not announce"},
+	};
+
+	(void)state;
+	slow_to_open = true;
+	PLAY(scenes);
+	slow_to_open = false;
 }
 
 static void directory_contents_are_accepted(void **state)
@@ -694,6 +731,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		copy_test(tree_is_accepted),
 		copy_test(invalid_directories_are_refused),
+		copy_test(directory_that_opens_is_not_announced_to_other_lanes),
 		copy_test(directory_contents_are_accepted),
 		copy_test(relative_paths_are_accepted),
 		copy_test(only_listed_names_are_accepted),
