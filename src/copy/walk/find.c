@@ -45,7 +45,8 @@ static bool is_missing(const char *path)
 static int on_glob_error(const char *path, int err)
 {
 	errno = err;
-	if (err == ENOENT || err == ENOTDIR || err == ELOOP || err == EACCES || err == EPERM)
+	if (err == ENOENT || err == ENOTDIR || err == ELOOP || err == EACCES || err == EPERM ||
+	    err == ENAMETOOLONG)
 		return 0;
 	return fail("list %s: %m", path);
 }

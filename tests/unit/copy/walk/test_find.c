@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "copy/walk/find.h"
@@ -49,7 +50,7 @@ static void sources_of_one_name_are_twins(void **state)
 /* The matches of one name, joined: "a.c b.c", with a "!" before a missing one. */
 static void assert_found(const char *name, bool expand, const char *should)
 {
-	char is[256] = "";
+	char is[NAME_MAX + 8] = "";
 	char *const one[] = {(char *)(uintptr_t)name};
 	struct found f;
 
@@ -93,6 +94,16 @@ static void no_match_is_missing(void **state)
 	assert_found("~no-such-user-here/x", true, "!~no-such-user-here/x");
 }
 
+static void nothing_is_in_a_directory_whose_name_is_too_long(void **state)
+{
+	char path[NAME_MAX + 5], missing[NAME_MAX + 6] = "!";
+
+	(void)state;
+	memset(path, 'd', NAME_MAX + 1);
+	memcpy(path + NAME_MAX + 1, "/*", sizeof "/*");
+	assert_found(path, true, strcat(missing, path));
+}
+
 static void order_and_want_numbers_are_kept(void **state)
 {
 	char *const asked[] = {(char *)(uintptr_t) "b.c", (char *)(uintptr_t) "gone",
@@ -118,6 +129,7 @@ int main(void)
 		cmocka_unit_test(patterns_are_expanded_on_request),
 		cmocka_unit_test(literal_name_wins_over_a_pattern),
 		cmocka_unit_test(no_match_is_missing),
+		cmocka_unit_test(nothing_is_in_a_directory_whose_name_is_too_long),
 		cmocka_unit_test(order_and_want_numbers_are_kept),
 	};
 
