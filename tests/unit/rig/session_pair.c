@@ -286,7 +286,7 @@ static bool proxy_carry(struct proxy *x, unsigned i, unsigned side)
 		return false;
 	if (side == 0) {
 		if (x->c[i].flip && at >= x->c[i].bytes && at < x->c[i].bytes + (uint64_t)n)
-			buf[at - x->c[i].bytes] ^= 4;
+			buf[at - x->c[i].bytes] ^= (uint8_t)atomic_load(&x->flip_with);
 		x->c[i].bytes += (uint64_t)n;
 	}
 	for (ssize_t sent = 0, k; sent < n; sent += k) {
@@ -383,6 +383,7 @@ void pair_init(struct pair *p)
 	uint8_t secret[LANE_SECRET];
 
 	memset(p, 0, sizeof *p);
+	p->proxy.flip_with = 4;
 	pthread_mutex_init(&p->lock, NULL);
 	random_bytes(secret, sizeof secret);
 	for (unsigned i = 0; i < 2; i++) {

@@ -74,7 +74,8 @@ struct proxy {
 	_Atomic unsigned cuts; /* raise it to cut all connections */
 	unsigned cuts_done;
 	_Atomic bool closed; /* new connections are rejected */
-	_Atomic unsigned flips; /* in this many further connections a bit is flipped ... */
+	_Atomic unsigned flips; /* in this many further connections bits are flipped ... */
+	_Atomic unsigned flip_with; /* ... these, in pair_init() one of them, ... */
 	_Atomic uint64_t flip_at; /* ... at this byte from the connecting end */
 	_Atomic unsigned mutes; /* this many further connections end at the first answer */
 	_Atomic unsigned came;
