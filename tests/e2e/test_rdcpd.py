@@ -182,9 +182,13 @@ def test_key_file_of_others_is_refused(bench, daemon, tmp_path):
 def test_a_closed_port_is_named(bench, daemon, tmp_path):
     daemon.run.signal(signal.SIGTERM)
     assert daemon.run.wait() == 0
-    r = daemon.copy("--connect-timeout=1", "key", daemon.url("rw/"))
+    # Bound, but not listening: no other test's program gets the port.
+    with socket.socket() as s:
+        s.bind((HERE, 0))
+        port = s.getsockname()[1]
+        r = daemon.copy("--connect-timeout=1", "key", "rdma://%s:%d/rw/" % (HERE, port))
     assert r.code == 35
-    assert "port %d" % daemon.port in r.errors() and "no rdcpd listens there" in r.errors()
+    assert "port %d" % port in r.errors() and "no rdcpd listens there" in r.errors()
 
 
 # ---- modules ------------------------------------------------------------------------------------------------
