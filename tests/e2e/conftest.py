@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from daemons import Daemon
 from examples import Shells
 from file_systems import mounted_image
 from hosts import COUNT, LAB, TRANSPORT, USER, Bench
@@ -97,6 +98,11 @@ def bench(tmp_path):
     b = Bench(tmp_path)
     yield b
     b.close()
+
+
+@pytest.fixture
+def daemon(bench, tmp_path):
+    return Daemon(bench, tmp_path)
 
 
 @pytest.fixture
