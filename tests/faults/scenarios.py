@@ -2,6 +2,7 @@
 """The scenarios of the sweep: the files before, the commands, and what they promise. Each runs in a directory of its
 own, with the source s and the target t."""
 
+import functools
 import os
 import pwd
 import random
@@ -21,6 +22,7 @@ OWNER = [] if os.geteuid() else ["--chown=7:8"]
 SCENARIOS = {}
 
 
+@functools.lru_cache(maxsize=None)
 def noise(size, seed):
     return random.Random(seed).randbytes(size)
 
@@ -36,12 +38,14 @@ def put(path, data, at=NEW, mode=0o644):
 class Scenario:
     """loose: paths that a failed run may leave in any state, such as the output of a command.
     adapter: a personality of tests/simverbs.
+    faults: SLUICE_FAULT of all programs.
     shares: needs a file system on which files can share blocks."""
 
     name, streams, loose, key = "", False, (), KEY
-    adapter, transport = None, "tcp"
+    adapter, transport, faults = None, "tcp", None
     shares = False
     slow = False    # only with --all, or by name
+    sessions = False    # the program has several, each with processes of its own
     prints = False  # failures are findings, on stdout
     codes = (0,)    # the exit codes if no call fails
     removes = deletes = backs_up = False
@@ -648,7 +652,9 @@ class StreamOnIwarp(Commands):
 class Bench(Scenario):
     """rdbench prints figures, so only its exit code and messages are judged."""
 
-    name, slow = "bench", True
+    name, slow, sessions, words = "bench", True, True, ("--source=s/f", "--target=t")
+    # So slow that no point is measured twice.
+    faults = "stall:lane=0,block=1,every=1,ms=1"
 
     def make(self, top):
         put(top + "/s/f", noise(200_000, 35))
@@ -656,12 +662,21 @@ class Bench(Scenario):
 
     def commands(self, bin_):
         return [[str(bin_ / "rdbench"), "--transport=" + self.transport, *TIMES, "--rsh", RSH, "--rdcp-path", str(bin_ / "rdcp"),
-                 "--lanes=1", "--depth=4", "--block-size=64k", "--seconds=0.1", "--source=s", "--target=t", "far"]]
+                 "--lanes=1", "--depth=4", "--block-size=64k", "--seconds=0.001", *self.words, "far"]]
+
+
+@add
+class BenchMade(Bench):
+    """rdbench makes the file that it reads, and a page with its figures."""
+
+    name, words, loose = "bench-made", ("--source=s", "--target=t", "--json", "--plot=plot.svg"), ("plot.svg",)
 
 
 @add
 class Check(Scenario):
-    name, slow, prints, words = "check", True, True, ("--json",)
+    name, slow, sessions, prints, words = "check", True, True, True, ("--json",)
+    # So slow that no measurement needs a second run, and so few bytes that the lanes cost no time of the processor.
+    faults = "stall:lane=0,block=1,every=1,ms=8;stall:lane=1,block=0,every=1,ms=250"
 
     def make(self, top):
         os.mkdir(top + "/s")

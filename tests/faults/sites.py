@@ -157,7 +157,11 @@ class Book:
         return found
 
 
-NO_STACKS = bytes(STACKS * STACK.size)
+def used(table, row):
+    """The rows of a table that begin with a number other than 0. Most are 0, so that unpacking all would take longer than
+    some runs."""
+    firsts = memoryview(table).cast("Q")[::row.size // 8].tolist()
+    return [row.unpack_from(table, n * row.size) for n, first in enumerate(firsts) if first]
 
 
 class Record:
@@ -170,7 +174,7 @@ class Record:
             processes, _, self.injected, _ = HEAD.unpack(f.read(HEAD.size))
             for _ in range(min(processes, PROCESSES)):
                 role, full = PROCESS.unpack(f.read(PROCESS.size))
-                entries, stacks = f.read(ENTRIES * ENTRY.size), f.read(STACKS * STACK.size)
+                entries, stacks = (used(f.read(n * row.size), row) for n, row in ((ENTRIES, ENTRY), (STACKS, STACK)))
                 role = role.rstrip(b"\0").decode()
                 if full:
                     raise RuntimeError("%s has more call sites or stacks than there is room for" % role)
@@ -178,12 +182,12 @@ class Record:
                     self._add(role, book.of(role), entries, stacks)
 
     def _add(self, role, sites, entries, stacks):
-        for key, count, by in ENTRY.iter_unpack(entries):
-            name = key and self._name(sites, key, by)
+        for key, count, by in entries:
+            name = self._name(sites, key, by)
             if name:
                 self.counts[role, name] += count
-        for _, key, n, by in STACK.iter_unpack(b"" if stacks == NO_STACKS else stacks):
-            name = key and self._name(sites, key, by)
+        for _, key, n, by in stacks:
+            name = self._name(sites, key, by)
             if name:
                 self.firsts[role, name].add(n)
 

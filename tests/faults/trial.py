@@ -105,6 +105,8 @@ class Run:
                 env["SWEEP_STACKS"] = "1"
         if scenario.streams:
             env["RD_KEY"] = scenario.key
+        if scenario.faults:
+            env["SLUICE_FAULT"] = scenario.faults
         if scenario.adapter:
             make_host(scenario.adapter, self.base + "/host")
             env.update(SIMVERBS=self.base + "/host", SIMVERBS_LEAKS="1", SIMVERBS_TOUCH="1", SIMVERBS_MARK=self.base + "/mark",
