@@ -12,11 +12,10 @@ import time
 
 import pytest
 
+from floods import ADDRESSES, RATE, Flood
 from hosts import COUNT, FAR, KEY, SLOW, environment, program, wait_until
 
-RATE = 100
 SECONDS = 10 if COUNT == 1 else 60
-ADDRESSES = {"one": ["127.0.0.1"], "fifty": ["127.0.0.%d" % i for i in range(2, 52)]}
 pytestmark = pytest.mark.needs("tcp", why="strangers come from addresses of loopback")
 
 
@@ -33,43 +32,6 @@ def recorded_hello():
         rdsend.wait()
     assert hello[0] == 0x16 and len(hello) == 5 + int.from_bytes(hello[3:5], "big")
     return hello
-
-
-class Flood(threading.Thread):
-    """This many connections per second; each sends these bytes and is then silent."""
-
-    def __init__(self, addresses, data):
-        super().__init__(daemon=True)
-        self.addresses, self.data, self.port = addresses, data, 0
-        self.stop, self.made, self.open = threading.Event(), 0, []
-
-    def run(self):
-        begin, n = time.monotonic(), 0
-        while not self.stop.is_set():
-            self.stop.wait(max(0, begin + n / RATE - time.monotonic()))
-            n += 1
-            self.knock(self.addresses[n % len(self.addresses)])
-            while len(self.open) > 4 * RATE:
-                self.open.pop(0).close()
-        for sock in self.open:
-            sock.close()
-
-    def knock(self, address):
-        sock = socket.socket()
-        try:
-            sock.bind((address, 0))
-            sock.settimeout(1)
-            sock.connect(("127.0.0.1", self.port))
-            sock.sendall(self.data)
-            self.open.append(sock)
-            self.made += 1
-        except OSError:
-            # In between, no receiver listens.
-            sock.close()
-
-    def end(self):
-        self.stop.set()
-        self.join()
 
 
 @pytest.mark.parametrize("addresses", ADDRESSES)

@@ -166,14 +166,16 @@ static void look_at(int fd)
 {
 	static struct strangers all;
 	union address from = {.in4 = {.sin_family = AF_INET}};
-	uint8_t hello[LANE_HELLO_SIZE];
+	uint8_t hello[LANE_HELLO_SIZE], said[CLIENT_HELLO_MAX];
 	int first, before = 0, after = 0;
 
 	expect(ioctl(fd, FIONREAD, &before) == 0);
-	strangers_init(&all);
+	strangers_init(&all, STRANGERS_OF_ONE);
 	strangers_add(&all, dup(fd), &from);
 	first = stranger_first_byte(&all, 0);
 	expect(first >= -1 && first <= UINT8_MAX);
+	if (first == TLS_HANDSHAKE)
+		expect(stranger_peek_hello(&all, 0, said) <= (size_t)before);
 	if (first != TLS_HANDSHAKE && stranger_lane_hello(&all, 0, hello) == 1)
 		expect(before >= LANE_HELLO_SIZE && hello[0] == (uint8_t)(first < 0 ? 0 : first));
 	strangers_close(&all);

@@ -2,11 +2,24 @@
 """A rdcpd and its clients on loopback."""
 
 import os
+import socket
 import subprocess
+import sys
 
-from hosts import program
+from hosts import ROOT, program
+
+sys.path.insert(0, str(ROOT / "tests" / "hostile"))
+import tls  # noqa: E402
 
 HERE = "127.0.0.1"
+
+
+def private_memory(pid):
+    try:
+        with open("/proc/%d/smaps_rollup" % pid) as f:
+            return sum(int(line.split()[1]) << 10 for line in f if line.startswith("Private"))
+    except OSError:
+        return 0
 
 
 class Daemon:
@@ -39,3 +52,33 @@ class Daemon:
 
     def descriptors(self):
         return len(os.listdir("/proc/%d/fd" % self.run.proc.pid))
+
+    def fresh_hello(self):
+        """A ClientHello that a client with the key would send next."""
+        near, far = socket.socketpair()
+        with near, far:
+            far.shutdown(socket.SHUT_WR)
+            try:
+                tls.Client(near, self.secret(), identity=b"sluice:conductor:-")
+            except tls.Refused:
+                pass
+            return far.recv(4096)
+
+    def secret(self):
+        return bytes.fromhex(self.key.read_text().strip().split(":")[1])
+
+    def memory(self):
+        """Bytes of the parent and its children that they share with no other process."""
+        return sum(private_memory(pid) for pid in [self.run.proc.pid, *self.children()])
+
+    def recorded_hello(self):
+        """The ClientHello of a client with the right key, as an eavesdropper records it."""
+        with socket.create_server((HERE, 0)) as server:
+            client = self.bench.start(self.argv(os.devnull, "rdma://%s:%d/rw/f" % (HERE, server.getsockname()[1])), cwd=self.tmp)
+            sock, _ = server.accept()
+            with sock:
+                sock.settimeout(20)
+                hello = sock.recv(4096)
+            client.kill()
+        assert hello[0] == 0x16 and len(hello) == 5 + int.from_bytes(hello[3:5], "big")
+        return hello

@@ -13,6 +13,8 @@
 #include "base/fd_pass.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "cmd/serve/admission.h"
+#include "cmd/serve/replay.h"
 #include "cmd/serve/session_child.h"
 #include "lane/tcp/tcp_connect.h"
 #include "session/connect/offer_place.h"
@@ -26,13 +28,14 @@ enum {
 struct client {
 	pid_t pid;
 	int door;
-	bool admitted;
 	uint64_t session; /* 0: its end takes no lanes yet */
 };
 
 struct service {
 	const struct server *server;
 	struct strangers strangers;
+	struct admission admission;
+	struct replay replay;
 	struct client clients[SESSIONS_MAX];
 	unsigned count;
 };
@@ -108,15 +111,6 @@ int serve_listen(struct server *s)
 
 /* ---- clients --------------------------------------------------------------------------------- */
 
-static unsigned count_unadmitted(const struct service *v)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < v->count; i++)
-		n += !v->clients[i].admitted;
-	return n;
-}
-
 /* Nothing of the parent's stays open in a child but its client's connection and its door. */
 static void close_others(struct service *v, int fd, int door)
 {
@@ -169,12 +163,14 @@ static void start_client(struct service *v, unsigned i)
 	if (pid == 0)
 		run_child(v, fd, door);
 	close_fd(door[1]);
+	admission_add(&v->admission, pid, &v->strangers.list[i]);
 	stranger_close(&v->strangers, i);
 	v->clients[v->count++] = (struct client){.pid = pid, .door = door[0]};
 }
 
 static void drop_client(struct service *v, unsigned i)
 {
+	admission_remove(&v->admission, v->clients[i].pid);
 	close_fd(v->clients[i].door);
 	v->clients[i] = v->clients[--v->count];
 }
@@ -196,7 +192,7 @@ static bool read_door(struct service *v, unsigned i)
 
 	while ((n = recv(c->door, &said, sizeof said, MSG_DONTWAIT)) == sizeof said) {
 		if (said == DOOR_ADMITTED)
-			c->admitted = true;
+			admission_remove(&v->admission, c->pid);
 		else if (c->session == 0 && !find_client(v, said))
 			c->session = said;
 	}
@@ -240,6 +236,21 @@ static void pass_lane(struct service *v, unsigned i, const uint8_t hello[static 
 	stranger_close(&v->strangers, i);
 }
 
+/* Whether the hello of stranger i, which is there whole, may get a process. */
+static bool accept_hello(struct service *v, unsigned i)
+{
+	struct stranger *s = &v->strangers.list[i];
+	uint8_t hello[CLIENT_HELLO_MAX];
+	size_t size = stranger_peek_hello(&v->strangers, i, hello);
+	char from[80];
+
+	s->waits = size > 0 && !replay_check(&v->replay, hello, size);
+	if (!s->waits)
+		log_debug("closed a connection from %s: %s", stranger_text(s, from, sizeof from),
+			  size ? "its ClientHello was here before" : "no ClientHello");
+	return s->waits;
+}
+
 /* Returns true if stranger i is no stranger any more. */
 static bool serve_stranger(struct service *v, unsigned i)
 {
@@ -252,17 +263,40 @@ static bool serve_stranger(struct service *v, unsigned i)
 		rc = stranger_lane_hello(&v->strangers, i, hello);
 	else if (first > 0)
 		rc = -1;
-	if (rc == 0)
+	if (rc == 0 || (rc > 0 && first == TLS_HANDSHAKE && accept_hello(v, i)))
 		return false;
-	if (rc < 0)
-		stranger_close(&v->strangers, i);
-	else if (first == LANE_BYTE)
+	if (rc > 0 && first == LANE_BYTE)
 		pass_lane(v, i, hello);
-	else if (count_unadmitted(v) < UNADMITTED_MAX)
-		start_client(v, i);
 	else
-		return false;
+		stranger_close(&v->strangers, i);
 	return true;
+}
+
+/* Ends the process of a client whose handshake takes too long while others wait. */
+static bool make_room(struct service *v)
+{
+	pid_t pid;
+
+	/* The handshake may just have ended. */
+	read_doors(v);
+	pid = admission_victim(&v->admission);
+	if (pid) {
+		log_debug("ended a handshake that took %d ms, for another client", ADMISSION_MS);
+		kill(pid, SIGKILL);
+		admission_remove(&v->admission, pid);
+	}
+	return !admission_is_full(&v->admission);
+}
+
+static void admit_waiting(struct service *v)
+{
+	int i;
+
+	while ((i = admission_choose(&v->admission, &v->strangers)) >= 0) {
+		if (admission_is_full(&v->admission) && !make_room(v))
+			return;
+		start_client(v, (unsigned)i);
+	}
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
@@ -274,9 +308,6 @@ struct polls {
 
 static void fill_polls(struct service *v, struct polls *p)
 {
-	/* Their ClientHellos would be readable all the time. */
-	bool full = count_unadmitted(v) >= UNADMITTED_MAX;
-
 	/* Index 0 stays free: it means "not polled". */
 	p->set[0].fd = -1;
 	p->n = 1;
@@ -288,8 +319,8 @@ static void fill_polls(struct service *v, struct polls *p)
 	for (unsigned i = 0; i < v->strangers.count; i++) {
 		struct stranger *s = &v->strangers.list[i];
 
-		s->polled =
-			full && stranger_first_byte(&v->strangers, i) == TLS_HANDSHAKE ? 0 : p->n;
+		/* A hello that waits would be readable all the time. */
+		s->polled = s->waits ? 0 : p->n;
 		if (s->polled)
 			p->set[p->n++] = (struct pollfd){s->fd, POLLIN | POLLRDHUP, 0};
 	}
@@ -297,9 +328,13 @@ static void fill_polls(struct service *v, struct polls *p)
 
 static int poll_ms(const struct service *v)
 {
-	uint64_t due = strangers_due(&v->strangers);
+	uint64_t due = strangers_due(&v->strangers), room = 0;
 	int left = due ? clock_left(due) : CHECK_MS;
 
+	if (admission_choose(&v->admission, &v->strangers) >= 0)
+		room = admission_due(&v->admission);
+	if (room && clock_left(room) < left)
+		left = clock_left(room);
 	return left < CHECK_MS ? left : CHECK_MS;
 }
 
@@ -325,6 +360,7 @@ static void run_iteration(struct service *v)
 			i++;
 	}
 	read_doors(v);
+	admit_waiting(v);
 	strangers_expire(&v->strangers);
 	accept_strangers(v);
 }
@@ -342,7 +378,9 @@ int serve_run(struct server *s)
 	static struct service v;
 
 	v.server = s;
-	strangers_init(&v.strangers);
+	if (replay_init(&v.replay))
+		return -1;
+	strangers_init(&v.strangers, STRANGERS_MAX);
 	take_signals();
 	while (!stop_signal)
 		run_iteration(&v);

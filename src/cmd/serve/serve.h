@@ -4,7 +4,8 @@
 
 /*
  * The parent of rdcpd. It has the listeners, and holds connections until their first record has
- * arrived whole (session/connect/strangers.h). For a ClientHello it forks (session_child.h). A
+ * arrived whole (session/connect/strangers.h). For a ClientHello it forks (session_child.h), when
+ * it is this client's turn (admission.h). A
  * LANE_HELLO names a session: the connection is passed to that session's end, which checks the
  * hello. The parent decodes nothing else.
  */
@@ -12,10 +13,7 @@
 #include "cmd/serve/module.h"
 #include "session/channel/key_ring.h"
 
-enum {
-	SESSIONS_MAX = 256,
-	UNADMITTED_MAX = 32, /* of these, clients that have not authenticated yet */
-};
+enum { SESSIONS_MAX = 256 };
 
 struct server {
 	const struct module *modules;

@@ -38,7 +38,7 @@ int porter_new(unsigned tos, struct porter **out)
 	}
 	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
 		p->berths[i] = (struct berth){.ready = -1, .caller = {.fd = -1}};
-	strangers_init(&p->strangers);
+	strangers_init(&p->strangers, STRANGERS_OF_ONE);
 	pthread_mutex_init(&p->lock, NULL);
 	*out = p;
 	return 0;

@@ -17,15 +17,17 @@ enum {
 	STRANGERS_LEAST = 8,
 	PREFIX_BYTES = 8, /* of an IPv6 address: one site usually has a whole /64 */
 	TLS_RECORD_HEAD = 5, /* type, version, length */
+	TLS_MESSAGE_HEAD = 4, /* type, length */
+	TLS_CLIENT_HELLO = 1,
 };
 
-void strangers_init(struct strangers *s)
+void strangers_init(struct strangers *s, unsigned most)
 {
 	struct rlimit files;
 
 	s->count = 0;
 	s->accept_after = 0;
-	s->most = STRANGERS_MAX;
+	s->most = most;
 	if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur / 2 < s->most)
 		s->most = (unsigned)files.rlim_cur / 2;
 	if (s->most < STRANGERS_LEAST)
@@ -226,6 +228,22 @@ int stranger_hello(struct strangers *s, unsigned i)
 	if (poll(&p, 1, 0) != 0)
 		return -1;
 	return set_wake_bytes(s, fd, whole);
+}
+
+size_t stranger_peek_hello(const struct strangers *s, unsigned i,
+			   uint8_t to[static CLIENT_HELLO_MAX])
+{
+	ssize_t n = recv(s->list[i].fd, to, CLIENT_HELLO_MAX, MSG_PEEK | MSG_DONTWAIT);
+	size_t size;
+
+	if (n < TLS_RECORD_HEAD + TLS_MESSAGE_HEAD)
+		return 0;
+	size = (size_t)(to[3] << 8 | to[4]);
+	memmove(to, to + TLS_RECORD_HEAD, (size_t)n - TLS_RECORD_HEAD);
+	if (size > (size_t)n - TLS_RECORD_HEAD || to[0] != TLS_CLIENT_HELLO ||
+	    size != TLS_MESSAGE_HEAD + (size_t)(to[1] << 16 | to[2] << 8 | to[3]))
+		return 0;
+	return size;
 }
 
 int stranger_lane_hello(struct strangers *s, unsigned i, uint8_t to[static LANE_HELLO_SIZE])

@@ -6,10 +6,10 @@
  * Connections that have not yet authenticated, and the limits on them, for any listener.
  *
  * - A connection has STRANGER_MS to authenticate.
- * - There are at most STRANGERS_MAX, and at most half of the process's descriptors. Beyond that,
- * the oldest connection of the address with the most connections is closed. So a newcomer always
- * gets its chance, and many connections from one address harm only that address. An IPv6 address
- * counts by its /64.
+ * - There are at most as many as the listener wants, and at most half of the process's descriptors.
+ * Beyond that, the oldest connection of the address with the most connections is closed. So a
+ * newcomer always gets its chance, and many connections from one address harm only that address. An
+ * IPv6 address counts by its /64.
  * - When no descriptor is left, the same connection is closed, but only if another one waits. The
  * user is warned once.
  * - A connection costs its entry here. A TLS object is made only for a whole ClientHello of at most
@@ -25,7 +25,12 @@
 #include "base/address.h"
 #include "session/channel/channel.h"
 
-enum { STRANGERS_MAX = 256, STRANGER_MS = 2000, CLIENT_HELLO_MAX = 2048 };
+enum {
+	STRANGERS_MAX = 1024, /* of any listener */
+	STRANGERS_OF_ONE = 256, /* of a listener for one session */
+	STRANGER_MS = 2000,
+	CLIENT_HELLO_MAX = 2048
+};
 enum { TLS_HANDSHAKE = 0x16 /* first byte of a TLS handshake record */ };
 
 struct stranger {
@@ -34,6 +39,7 @@ struct stranger {
 	uint8_t from[16]; /* its address as IPv6, only the /64; IPv4: mapped */
 	unsigned address_count; /* number of strangers from that address */
 	unsigned polled; /* its index in the set that was polled; 0: not polled */
+	bool waits; /* its whole ClientHello is there, and nobody takes it yet */
 	struct channel *tls; /* owns fd, once it exists */
 	uint8_t received[LANE_HELLO_SIZE]; /* bytes read, for a lane's listener */
 	size_t received_len;
@@ -47,7 +53,8 @@ struct strangers {
 	bool warned;
 };
 
-void strangers_init(struct strangers *s);
+/* most: at most STRANGERS_MAX. */
+void strangers_init(struct strangers *s, unsigned most);
 /* Closes all. */
 void strangers_close(struct strangers *s);
 /* Closes list[i]; later entries move up. */
@@ -70,6 +77,10 @@ void strangers_expire(struct strangers *s);
 /* Whether a whole ClientHello of list[i] has arrived: 1 yes; 0 not yet (poll(2) reports when); -1
  * it must be closed. */
 int stranger_hello(struct strangers *s, unsigned i);
+/* Peeks at the whole ClientHello of list[i], without the head of its record. Returns its size, or 0
+ * if the record has something else than one ClientHello. */
+size_t stranger_peek_hello(const struct strangers *s, unsigned i,
+			   uint8_t to[static CLIENT_HELLO_MAX]);
 /* Peeks at the LANE_HELLO of list[i]; the results are those of stranger_hello(). */
 int stranger_lane_hello(struct strangers *s, unsigned i, uint8_t to[static LANE_HELLO_SIZE]);
 /* The first byte of list[i]; 0: none has arrived; -1: it must be closed. */

@@ -618,7 +618,7 @@ static void test_hello_in_pieces_is_accepted_beside_silent_callers(void **state)
 	int fd;
 
 	(void)state;
-	silent_come(p, STRANGERS_MAX + 50, NULL);
+	silent_come(p, STRANGERS_OF_ONE + 50, NULL);
 	fd = dial_connect(porter_tcp_port(p));
 	lane_hello_encode(&h, bytes);
 	for (unsigned i = 0; i < sizeof bytes; i += 8) {
@@ -627,7 +627,7 @@ static void test_hello_in_pieces_is_accepted_beside_silent_callers(void **state)
 	}
 	somebody_for(p, 1, 0, 0);
 	close_fd(fd);
-	silent_go(STRANGERS_MAX + 50);
+	silent_go(STRANGERS_OF_ONE + 50);
 	porter_free(p);
 }
 

@@ -83,7 +83,7 @@ static void test_oldest_of_the_busiest_address_is_evicted(void **state)
 	int listener = listen_here(), fds[STEPS];
 
 	(void)state;
-	strangers_init(&s);
+	strangers_init(&s, STRANGERS_OF_ONE);
 	s.most = 5;
 	for (int i = 0; i < STEPS; i++) {
 		fds[i] = come(steps[i].last);
@@ -107,7 +107,7 @@ static void test_closed_strangers_do_not_count(void **state)
 	int listener = listen_here(), fds[4];
 
 	(void)state;
-	strangers_init(&s);
+	strangers_init(&s, STRANGERS_OF_ONE);
 	for (unsigned i = 0; i < 4; i++) {
 		fds[i] = come(2 + i % 2);
 		let_in(&s, listener);
@@ -133,7 +133,7 @@ static int without_descriptors(void)
 	union address to = loopback(1, port);
 	struct pollfd p = {.fd = listener, .events = POLLIN};
 
-	strangers_init(&s);
+	strangers_init(&s, STRANGERS_OF_ONE);
 	first = come(2);
 	late = socket(AF_INET, SOCK_STREAM, 0);
 	if (poll(&p, 1, 10000) != 1)
@@ -185,7 +185,7 @@ static void test_descriptor_limit_bounds_the_strangers(void **state)
 	few = files;
 	few.rlim_cur = 64;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-	strangers_init(&s);
+	strangers_init(&s, STRANGERS_OF_ONE);
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
 	assert_int_equal(s.most, 32);
 }
@@ -199,7 +199,7 @@ static void test_client_hello_in_pieces_is_recognized(void **state)
 	size_t at = 0;
 
 	(void)state;
-	strangers_init(&s);
+	strangers_init(&s, STRANGERS_OF_ONE);
 	let_in(&s, listener);
 	for (unsigned i = 0; i < sizeof pieces / sizeof *pieces; i++) {
 		struct pollfd p = {.fd = s.list[0].fd, .events = POLLIN | POLLRDHUP};
@@ -239,7 +239,7 @@ static void test_other_bytes_are_not_a_client_hello(void **state)
 		struct pollfd p;
 		int fd = come(2);
 
-		strangers_init(&s);
+		strangers_init(&s, STRANGERS_OF_ONE);
 		let_in(&s, listener);
 		assert_int_equal(write_full(fd, cases[i].bytes, cases[i].len), 0);
 		if (cases[i].ends)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A rdcpd whose port is crowded serves its clients, and a connection that says nothing useful costs little."""
+
+import resource
+import socket
+import threading
+import time
+
+import pytest
+
+from daemons import HERE
+from doors import files_of
+from floods import ADDRESSES, RATE, Flood
+from hosts import COUNT, SLOW, wait_until
+
+SECONDS = 3 if COUNT == 1 else 60
+CROWD = 1000
+COST_MAX = 64 << 10
+pytestmark = pytest.mark.needs("tcp", why="strangers come from addresses of loopback")
+
+
+def is_served(daemon, what=""):
+    """The connection has 2 s, however many others there are. Only a flood of processes, which needs the key, may delay it
+    for longer: it takes a processor, and on a busy machine there is none."""
+    seconds = 10 if what == "whole" else 2
+    r = daemon.copy("--connect-timeout=%d" % (seconds * SLOW), "in", daemon.url("rw/"))
+    assert r.code == 0, r.errors()
+
+
+@pytest.fixture
+def descriptors():
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files_of()
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+class Peak(threading.Thread):
+    """The most private memory that a rdcpd and its children had while this ran."""
+
+    def __init__(self, daemon):
+        super().__init__(daemon=True)
+        self.daemon_, self.most, self.stop = daemon, 0, threading.Event()
+        self.start()
+
+    def run(self):
+        while not self.stop.wait(.2):
+            self.most = max(self.most, self.daemon_.memory())
+
+    def end(self):
+        self.stop.set()
+        self.join()
+        return self.most
+
+
+SAID = {
+    "nothing": lambda hello: b"", "half": lambda hello: hello[:len(hello) // 2], "half-lane": lambda hello: b"S" * 40,
+    "replayed": lambda hello: hello, "whole": None,
+}
+
+
+@pytest.mark.parametrize("what", SAID if COUNT > 1 else ["nothing", "half", "replayed"])
+def test_a_thousand_silent_connections(daemon, tmp_path, descriptors, what):
+    """Each says this, and then nothing more. A client is served at once, and afterwards nothing stays."""
+    (tmp_path / "in").write_bytes(b"x")
+    is_served(daemon)
+    wait_until(lambda: daemon.children() == [])
+    before = daemon.memory(), daemon.descriptors()
+    hello = SAID[what](daemon.recorded_hello()) if SAID[what] else None
+    peak, socks = Peak(daemon), []
+    for n in range(CROWD):
+        socks.append(socket.create_connection((HERE, daemon.port)))
+        try:
+            socks[-1].sendall(daemon.fresh_hello() if hello is None else hello)
+        except ConnectionError:
+            pass
+        if n in (CROWD // 2, CROWD - 1):
+            is_served(daemon, what)
+    cost = (peak.end() - before[0]) / CROWD
+    print("%d connections, %s: %.1f KiB of memory for each" % (CROWD, what, cost / 1024))
+    assert cost < COST_MAX
+    wait_until(lambda: daemon.descriptors() == before[1] and daemon.children() == [])
+    for sock in socks:
+        sock.close()
+
+
+@pytest.mark.parametrize("what, addresses", [(w, a) for w in ("half", "replayed", "whole") for a in ADDRESSES
+                                             if COUNT > 1 or (w, a) != ("whole", "one")])
+def test_a_hundred_new_connections_a_second(daemon, tmp_path, what, addresses):
+    """half, replayed: what an eavesdropper has; whole: a user of the key sends new ones, without end."""
+    (tmp_path / "in").write_bytes(b"x")
+    recorded = daemon.recorded_hello()
+    data = {"half": recorded[:len(recorded) // 2], "replayed": recorded, "whole": daemon.fresh_hello}[what]
+    flood, end, served = Flood(ADDRESSES[addresses], data, daemon.port), time.monotonic() + SECONDS * SLOW, 0
+    flood.start()
+    try:
+        wait_until(lambda: flood.made > RATE // 2, 60)
+        while time.monotonic() < end:
+            is_served(daemon, what)
+            served += 1
+            time.sleep(.05)
+    finally:
+        flood.end()
+    print("%d connections; %d clients were served" % (flood.made, served))
+    assert served > 0
+    wait_until(lambda: daemon.children() == [])
