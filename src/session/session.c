@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "base/worker.h"
 #include "session/channel/framer.h"
 #include "session/channel/key.h"
@@ -331,6 +332,7 @@ static struct session *session_new(const struct session_opts *o)
 
 	if (!s)
 		return NULL;
+	secret_guard(s, sizeof *s);
 	s->o = *o;
 	s->side = o->role == ROLE_SOURCE ? LANE_SOURCE : LANE_SINK;
 	s->porter = o->porter;

@@ -39,6 +39,18 @@ def memory_of(pid):
             yield line.strip(), held
 
 
+def flags_of(pid):
+    """{line of a process's maps: its flags}: lo is locked, dd is left out of core files."""
+    flags, line = {}, None
+    with open("/proc/%d/smaps" % pid) as smaps:
+        for text in smaps:
+            if text.startswith("VmFlags:"):
+                flags[line] = text.split()[1:]
+            elif not text.split()[0].endswith(":"):
+                line = text.strip()
+    return flags
+
+
 def secret_in_memory(pid, digits):
     """The places where a process holds the digits of its key, whole or in part."""
     return [line for line, held in memory_of(pid)
@@ -104,6 +116,9 @@ def test_session_secret_is_only_where_lanes_need_it(bench, tmp_path):
     assert not held[pids[0]]
     ends = [line for end in pids[1:] for line in held[end]]
     assert not [line for line in ends if "rdcp" in line or "[stack]" in line], held
+    for end in pids[1:]:
+        flags = flags_of(end)
+        assert all({"lo", "dd"} <= set(flags[line]) for line in held[end]), [(line, flags.get(line)) for line in held[end]]
     # the keys of each session for lanes that it accepts and dials, of its lanes, and the listener of one end
     assert len(ends) <= 7, held
 

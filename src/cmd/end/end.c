@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "base/wipe.h"
 #include "base/worker.h"
 #include "cmd/end/bench_disk.h"
@@ -452,6 +453,8 @@ static int begin_end(struct end *e, int in, int out, bool far)
 	if (far && move_stdio(&in, &out))
 		return -1;
 	e->last_out = dup_above(out, 3);
+	secret_guard(&e->framer, sizeof e->framer);
+	secret_guard(e->work.orders.m.secret, sizeof e->work.orders.m.secret);
 	framer_init(&e->framer);
 	if (e->last_out < 0)
 		return fail_as(OUT_START, "duplicate a descriptor: %m");

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/log.h"
+#include "base/secret.h"
 #include "base/wipe.h"
 #include "base/worker.h"
 #include "cmd/cli/amount.h"
@@ -64,6 +65,7 @@ static int read_key(struct stream_end *e, char *operand)
 {
 	const struct options *o = &e->options;
 
+	secret_guard(&e->key, sizeof e->key);
 	if (o->key.file)
 		return psk_from_file(o->key.file, &e->key);
 	if (o->key.fd >= 0)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/secret.h"
 
 enum { KEY_RING_FILE_MAX = 1 << 20 };
 
@@ -47,6 +48,7 @@ static int make_room(struct key_ring *r)
 	bigger = calloc(room, sizeof *bigger);
 	if (!bigger)
 		return fail_as(OUT_MEMORY, "store the keys: %m");
+	secret_guard(bigger, room * sizeof *bigger);
 	if (r->of) {
 		memcpy(bigger, r->of, r->count * sizeof *bigger);
 		explicit_bzero(r->of, r->count * sizeof *bigger);

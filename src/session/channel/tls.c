@@ -22,6 +22,7 @@
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/secret.h"
 
 /* An identity names the connecting end's role and user ("-": any holder of the key). Its form never
  * changes. */
@@ -369,6 +370,7 @@ static int tls_new(int fd, const struct psk *key, SSL_CTX *ctx, struct channel *
 	if (!t || !ctx)
 		goto no_memory;
 	channel_init(&t->channel, &tls_ops, fd, fd);
+	secret_guard(t, sizeof *t);
 	if (key)
 		t->key = *key;
 	snprintf(t->user, sizeof t->user, "-");

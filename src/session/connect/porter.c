@@ -14,6 +14,7 @@
 #include "base/fd_pass.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/secret.h"
 
 enum {
 	PORT_TRIES = 64, /* if any free port may be used */
@@ -28,6 +29,7 @@ int porter_new(unsigned tos, struct porter **out)
 
 	if (!p)
 		return fail_as(OUT_MEMORY, "set up listeners: %m");
+	secret_guard(&p->terms, sizeof p->terms);
 	p->tos = tos;
 	p->door = -1;
 	p->stop = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
