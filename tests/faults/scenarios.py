@@ -428,6 +428,54 @@ def shared_blocks(top):
     os.utime(top + "/s/holes", (NEW, NEW))
 
 
+def moved(top):
+    """The target has files that are deleted, and a part of what is moved."""
+    few_over(top)
+    put(top + "/t/extra", noise(500, 43), OLD)
+    put(top + "/t/gone/file", noise(600, 44), OLD)
+
+
+def attributed(top):
+    """More attributes than fit into a short list, and an ACL at the target."""
+    few_over(top)
+    for n in range(10):
+        os.setxattr(top + "/s/b", "user.%02d" % n + "x" * 110, b"long")
+    os.setxattr(top + "/t/a", "system.posix_acl_access", acl(4))
+
+
+def named_as_backups(top):
+    """A file in a directory has the name of --backup-dir."""
+    few_over(top)
+    put(top + "/s/d/aside", noise(700, 45))
+
+
+def few_exist(top):
+    """Something new, and a time that some file systems cannot store."""
+    few_over(top)
+    put(top + "/s/new/below/file", noise(800, 46))
+    put(top + "/s/b", noise(400_000, 18), -1)
+
+
+def opened(top):
+    few_over(top)
+    put(top + "/t/out", noise(900_000, 47), OLD)
+
+
+Copy("told-push", ["-v", "--json", "-z", "--encrypt=on", "s/f", "far:t/f"], text_file)
+Copy("rekey-push", ["--encrypt=on", "--lanes=1", "s/f", "far:t/f"], one_file, faults="rekey:by=300000")
+Copy("slow-push", ["--json", "s/f", "far:t/f"], one_file, faults="stall:lane=0,block=1,ms=1500")
+Copy("failed-json", ["-r", "--json", "--log-file=log", "s/", "missing", "t"], few_over, codes=(23,), loose=("log",))
+Copy("move-push", ["-a", "--delete", "--remove-source-files", "s/", "far:t"], moved, removes=True, deletes=True)
+Copy("move-pull", ["-a", "--delete", "--remove-source-files", "far:s/", "t"], moved, removes=True, deletes=True)
+Copy("acl-push", ["-rX", "s/", "far:t"], attributed)
+Copy("apart-push", ["-a", "--backup", "--backup-dir=aside", "s/", "far:t"], named_as_backups, backs_up=True)
+Copy("apart-new", ["-t", "--backup", "--backup-dir=aside", "s/a", "far:t/new"], few_over, backs_up=True)
+Copy("apart-roots", ["-a", "--backup", "--backup-dir=aside", "s/a", "s/d", "far:t"], few_over, backs_up=True)
+Copy("existing-push", ["-a", "--existing", "s/", "far:t"], few_exist)
+Copy("dry-file", ["-n", "s/f", "far:t/f"], one_file)
+Copy("dry-inplace", ["-n", "--inplace", "s/f", "far:t/f"], one_file)
+Copy("dry-device", ["-n", "s/f", "far:/dev/null"], one_file)
+Copy("direct-push", ["--direct=on", "--fsync", "s/f", "far:t/f"], large, shares=True)
 Copy("clone-local", ["-a", "s/", "t"], shared_blocks, shares=True)
 Copy("clone-fsync", ["-r", "--fsync", "--backup", "--lanes=1", "s/", "t"], shared_blocks, shares=True, backs_up=True)
 
@@ -439,21 +487,28 @@ def fifo(top):
 
 
 class Wrapped(Copy):
-    """rdcp WORDS SRC... DST, started by another command."""
+    """rdcp WORDS SRC... DST, started by another command, which may take it as one word for a shell."""
+
+    quoted = False
 
     def __init__(self, name, wrapper, words, make, **facts):
         super().__init__(name, words, make, **facts)
         self.wrapper = wrapper
 
     def commands(self, bin_):
-        return [[*self.wrapper, *self.rdcp(bin_, *self.words)]]
+        words = self.rdcp(bin_, *self.words)
+        return [[*self.wrapper, *([shlex.join(words)] if self.quoted else words)]]
 
 
 Wrapped("stdout-pull", ["sh", "-c", 'exec "$@" >t/out', "sh"], ["far:s/b", "/dev/stdout"], few_over, loose=("t/out",))
+Wrapped("sparse-stdout", ["sh", "-c", 'exec "$@" >t/out', "sh"], ["--sparse", "far:s/f", "/dev/stdout"], sparse_file, loose=("t/out",))
+Wrapped("descriptor-push", ["sh", "-c", 'exec 3<>t/out; exec "$@" far:/proc/$$/fd/3', "sh"], ["s/b"], opened, loose=("t/out",))
 Wrapped("closed-push", ["sh", "-c", 'exec "$@" <&- >&-', "sh"], ["-a", "s/", "far:t"], few_over)
 Wrapped("homeless-pull", ["env", "-u", "HOME"], ["far:~/" + os.path.relpath("/proc/version", pwd.getpwuid(os.geteuid()).pw_dir), "t/"],
         few_over)
 Wrapped("fifo-push", ["sh", "-c", 'exec 3<>t/a; exec "$@"', "sh"], ["s/a", "far:t/"], fifo)
+Wrapped("screen-pull", ["script", "-qe", "/dev/null", "-c"], ["--progress", "--print-digest", "-a", "far:s/", "t"], few_over, prints=True, quoted=True,
+        faults="stall:lane=0,block=1,ms=1200")
 Wrapped("login-pull", ["env", "SSH_CONNECTION=127.0.0.1 22 127.0.0.1 2222"], ["-a", "far:s/", "t"], few_over)
 
 
@@ -490,6 +545,28 @@ def closed(top):
     os.chmod(top + "/t/a", 0)
 
 
+def denied(top):
+    """A directory of the target may not be listed, and a file not read."""
+    few_over(top)
+    os.chmod(top + "/t/a", 0o200)
+    os.chmod(top + "/t/d", 0o300)
+
+
+def hidden(top):
+    """A symlink leads into a directory that may not be entered."""
+    few(top)
+    os.makedirs(top + "/t")
+    os.makedirs(top + "/closed")
+    os.symlink("../closed/file", top + "/s/hidden")
+    os.chmod(top + "/closed", 0)
+
+
+def foreign(top):
+    """A file of another owner, in a group that nobody may give files to."""
+    owned_by_nobody(few_over)(top)
+    os.chown(top + "/t/a", 7, 8)
+
+
 def search_only(top):
     few(top)
     put(top + "/t/dark/f", noise(5000, 34), OLD)
@@ -505,6 +582,10 @@ if os.geteuid() == 0:
             removes=True)
     Wrapped("nobody-again", AS_NOBODY, ["-rpX", "--fsync", "s/", "far:t"], owned_by_nobody(tree_again))
     Wrapped("nobody-closed", AS_NOBODY, ["-rt", "--fsync", "s/", "far:t"], owned_by_nobody(closed))
+    Wrapped("nobody-denied", AS_NOBODY, ["-r", "s/", "far:t"], owned_by_nobody(denied))
+    Wrapped("nobody-hidden", AS_NOBODY, ["-a", "s/hidden", "s/a", "far:t"], owned_by_nobody(hidden), codes=(23,))
+    Wrapped("nobody-group", [w for w in AS_NOBODY if w != "--clear-groups"] + ["--groups=8"], ["-r", "s/", "far:t"],
+            foreign)
     Wrapped("nobody-dark", AS_NOBODY, ["s/a", "far:t/dark/f"], owned_by_nobody(search_only))
     Wrapped("nobody-inplace", AS_NOBODY, ["--inplace", "--verify", "s/a", "far:t/dark/f"], owned_by_nobody(search_only),
             loose=("t/dark/f",))
@@ -580,6 +661,12 @@ class Anywhere(Files):
         return [[w for w in sink if w != "--address=127.0.0.1"], source]
 
 
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return str(s.getsockname()[1])
+
+
 @add
 class Relay(Files):
     """rdsend to an rdrecv whose command is an rdsend to the last rdrecv."""
@@ -588,9 +675,7 @@ class Relay(Files):
 
     def commands(self, bin_):
         source = super().commands(bin_)[1]
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = str(s.getsockname()[1])
+        port = free_port()
         last = self.rdrecv(bin_, ["-w4", "--key-file=key"])
         last[last.index("0")] = port
         last[last.index("-")] = "t/out"
@@ -598,6 +683,36 @@ class Relay(Files):
         on[on.index("PORT")] = port
         relay = [w for w in self.rdrecv(bin_, ["-v", "-w4", "--key-file=key"]) if w != "-"]
         return [["sh", "-c", "%s & exec %s" % (shlex.join(last), shlex.join([*relay, "--", *on]))], source]
+
+
+@add
+class InPlace(Files):
+    name, loose = "stream-inplace", ("t/out",)
+
+    def commands(self, bin_):
+        sink, source = super().commands(bin_)
+        return [[*sink[:-1], "--inplace", sink[-1]], source]
+
+
+@add
+class ToDevice(Files):
+    name = "stream-device"
+
+    def commands(self, bin_):
+        sink, source = super().commands(bin_)
+        return [[*sink[:-1], "/dev/null"], source]
+
+
+@add
+class Stranger(Files):
+    """Somebody else is there first, and is no Sluice."""
+
+    name = "stream-stranger"
+
+    def commands(self, bin_):
+        sink, source = super().commands(bin_)
+        call = 'exec 3<>/dev/tcp/127.0.0.1/$0; echo hello >&3; read -r answer <&3; exec 3<&-; exec "$@"'
+        return [sink, ["bash", "-c", call, "PORT", *source]]
 
 
 @add
@@ -610,6 +725,23 @@ class MakeKey(Scenario):
 
     def commands(self, bin_):
         return [[str(bin_ / "rdsend"), "--make-key=new-key"]]
+
+
+class Printed(MakeKey):
+    """What rdcp prints about itself."""
+
+    loose = ()
+
+    def __init__(self, name, word):
+        self.name, self.word = name, word
+        SCENARIOS[name] = self
+
+    def commands(self, bin_):
+        return [[str(bin_ / "rdcp"), self.word]]
+
+
+Printed("help", "--help")
+Printed("version", "--version")
 
 
 # Over simulated adapters. With auto the copy goes on over TCP; with rdma it ends with the reason.
@@ -670,6 +802,17 @@ class BenchMade(Bench):
     """rdbench makes the file that it reads, and a page with its figures."""
 
     name, words, loose = "bench-made", ("--source=s", "--target=t", "--json", "--plot=plot.svg"), ("plot.svg",)
+    shares = True
+
+
+@add
+class BenchAlone(Bench):
+    """Within this host, and without disks."""
+
+    name, words = "bench-alone", ()
+
+    def commands(self, bin_):
+        return [super().commands(bin_)[0][:-1]]
 
 
 @add
@@ -685,6 +828,13 @@ class Check(Scenario):
     def commands(self, bin_):
         return [[str(bin_ / "rdcheck"), "--transport=" + self.transport, *TIMES, "--rsh", RSH, "--rdcp-path", str(bin_ / "rdcp"),
                  *self.words, "far"]]
+
+
+@add
+class CheckClosed(Check):
+    """Nothing gets through to the far end."""
+
+    name, words, codes, faults = "check-closed", (), (43,), "take:lane=0,times=0;take:lane=1,times=0"
 
 
 @add
