@@ -10,6 +10,7 @@ import threading
 import time
 
 import sealed
+import tls
 import wire
 from wire import CELL
 
@@ -403,8 +404,8 @@ class Session:
             self.listener.close()
 
 
-class End(Session):
-    """An rdcp --end with the role `role'; the test has the other role, and is its conductor."""
+class Ordered(Session):
+    """An end with the role `role'; the test has the other role, and is its conductor."""
 
     START = dict(version=wire.VERSION, want=TCP, verbose=2, lanes=1, depth=8, block_size=16384, memory=U64,
                  bwlimit=0, timeout_ms=10000, connect_timeout_ms=10000, port_lo=0, port_hi=0,
@@ -412,17 +413,8 @@ class End(Session):
                  max_delete=U64, digest=0, chmod="", chown="", suffix="", backup_dir="", rdma_op=0, rails=0,
                  direct=0, memory_bytes=0, tos=0, encrypt=0)
 
-    def __init__(self, bench, program, role, target="", wants=("f",), flags=(), listens=True,
-                 rules=(), listed=(), env=None, cwd=None, **start):
-        self.proc = bench.start([program, "--end"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                env=env, cwd=cwd)
-        stdin, stdout = self.proc.proc.stdin, self.proc.proc.stdout
-
-        def write(data):
-            stdin.write(data)
-            stdin.flush()
-        super().__init__(Frames(lambda: stdout.read1(65536), write), SOURCE + SINK - role,
-                         os.urandom(32))
+    def __init__(self, frames, role, target="", wants=("f",), flags=(), listens=True, rules=(), listed=(), **start):
+        super().__init__(frames, SOURCE + SINK - role, os.urandom(32))
         bits = sum(FLAGS[f] for f in flags) | (FLAGS["LISTENS"] if listens else 0)
         self.start_values = {**self.START, "role": role, "flags": bits, "secret": self.secret,
                              "target": str(target), **start}
@@ -443,11 +435,54 @@ class End(Session):
         self.frames.send("GO")
         return self
 
+
+class End(Ordered):
+    """An rdcp --end."""
+
+    def __init__(self, bench, program, role, env=None, cwd=None, **how):
+        self.proc = bench.start([program, "--end"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                env=env, cwd=cwd)
+        stdin, stdout = self.proc.proc.stdin, self.proc.proc.stdout
+
+        def write(data):
+            stdin.write(data)
+            stdin.flush()
+        super().__init__(Frames(lambda: stdout.read1(65536), write), role, **how)
+
     def hang_up(self):
         try:
             self.proc.proc.stdin.close()
         except OSError:
             pass
+
+
+class Guest(Ordered):
+    """An end at a rdcpd. first: the bytes that the test sends instead of MODULE."""
+
+    def __init__(self, port, key, role, module="rw", first=None, identity=b"sluice:conductor:-", **how):
+        self.sock = socket.create_connection(("127.0.0.1", port), PATIENCE)
+        self.tls = tls.Client(self.sock, key, identity=identity)
+        self.tls.write(wire.message("MODULE", version=wire.VERSION, name=module) if first is None else first)
+        super().__init__(Frames(self.tls.read, self.tls.write), role, **how)
+        self.proc = self
+
+    def wait(self, timeout):
+        """The code of the VERDICT, after the daemon has closed the connection."""
+        said = self.frames.verdict(timeout)
+        return said and said["code"]
+
+    def errors(self):
+        return ""
+
+    def hang_up(self):
+        try:
+            self.sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def close(self):
+        self.hang_up()
+        super().close()
 
 
 def le64(value):

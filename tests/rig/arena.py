@@ -171,6 +171,23 @@ def open_source(arena, lanes=1, **how):
     return e, e.open()
 
 
+def play(e, lane, records):
+    """No record continues in another block, and no block is sent before there is a credit for it."""
+    block = b""
+    for record in records:
+        if len(block) + len(record) > e.block_size:
+            try:
+                while lane.number - lane.stored >= e.depth:
+                    lane.credit()
+            except (EOFError, OSError):
+                return
+            if not lane.records(block):
+                return
+            block = b""
+        block += record
+    lane.records(block)
+
+
 def take_all(e, lane):
     """Takes the first block of a source, which has all its small files, and returns its records."""
     head, data = lane.take_block()

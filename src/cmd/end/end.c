@@ -23,7 +23,12 @@
 #include "session/channel/key.h"
 #include "session/channel/openssl.h"
 
-enum { UPDATE_MS = 250, LAST_FRAME_MS = 1000, GUEST_ORDERS_MS = 30000 };
+enum {
+	UPDATE_MS = 250,
+	LAST_FRAME_MS = 1000,
+	GUEST_ORDERS_MS = 30000,
+	GUEST_ORDERS_BYTES = 64 << 20,
+};
 
 #ifndef SLUICE_VERSION
 #define SLUICE_VERSION "0"
@@ -66,6 +71,15 @@ static int await_frame(struct end *e, struct frame *f)
 	return rc < 0 ? -1 : 0;
 }
 
+/* The memory of rdcpd's host is shared by all its clients. */
+static int check_orders_size(const struct end *e)
+{
+	if (!e->guest || orders_bytes(&e->work.orders) <= GUEST_ORDERS_BYTES)
+		return 0;
+	return fail_as(OUT_PROTOCOL, "rdcpd takes at most %d MiB of names and patterns",
+		       GUEST_ORDERS_BYTES >> 20);
+}
+
 static int receive_orders(struct end *e)
 {
 	struct frame f;
@@ -75,7 +89,7 @@ static int receive_orders(struct end *e)
 		return -1;
 	do {
 		rc = await_frame(e, &f) ? -1 : orders_take(&e->work.orders, &f);
-	} while (rc == 0);
+	} while (rc == 0 && (rc = check_orders_size(e)) == 0);
 	/* orders_begin() decoded START's secret on the stack. */
 	wipe_stack();
 	if (rc > 0 && e->guest)

@@ -72,6 +72,7 @@ static int add_taken(struct orders *o, const struct frame *f)
 	if (!orders_have(o, START_SHARED))
 		return fail_as(OUT_PROTOCOL,
 			       "received TAKEN for a target that only one session writes");
+	o->taken_bytes += strlen(m.name) + 1;
 	return taken_add(&o->taken, m.name);
 }
 
@@ -123,6 +124,11 @@ int orders_take(struct orders *o, const struct frame *f)
 	default:
 		return fail_as(OUT_PROTOCOL, "expected GO, received %s", message_name(f->type));
 	}
+}
+
+size_t orders_bytes(const struct orders *o)
+{
+	return o->want_bytes + o->rule_bytes + o->listed_bytes + o->taken_bytes;
 }
 
 void orders_free(struct orders *o)

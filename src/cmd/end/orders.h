@@ -18,7 +18,7 @@ struct orders {
 	unsigned want_count;
 
 	/* private */
-	size_t want_room, want_bytes, rule_bytes, listed_bytes;
+	size_t want_room, want_bytes, rule_bytes, listed_bytes, taken_bytes;
 	unsigned rule_count;
 	struct filter *filter;
 	struct files_from *listed;
@@ -34,6 +34,8 @@ int orders_take(struct orders *o, const struct frame *f);
 /* For an end without a conductor, with only a START: the caller has filled in o->m. */
 void orders_settle(struct orders *o);
 void orders_free(struct orders *o);
+/* Of the names and patterns received so far. */
+size_t orders_bytes(const struct orders *o);
 
 static inline bool orders_have(const struct orders *o, uint64_t start_flag)
 {

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from arena import SOON, Store, all_credited, ends, fails, manifest, rdcp, untouched
+from arena import SOON, Store, all_credited, ends, fails, manifest, play, rdcp, untouched
 from hosts import COUNT, SLOW, leftovers, pattern
 
 import far_end
@@ -30,23 +30,6 @@ DIR = dir_record(name="dir")
 def tree_sink(arena, flags=(), wants=("dir",), **how):
     e = arena.sink(wants=wants, flags=["RECURSIVE", *flags], **how).orders()
     return e, e.open()
-
-
-def play(e, lane, records):
-    """No record continues in another block, and no block is sent before there is a credit for it."""
-    block = b""
-    for record in records:
-        if len(block) + len(record) > e.block_size:
-            try:
-                while lane.number - lane.stored >= e.depth:
-                    lane.credit()
-            except (EOFError, OSError):
-                return
-            if not lane.records(block):
-                return
-            block = b""
-        block += record
-    lane.records(block)
 
 
 def results_of(e, *ids):
