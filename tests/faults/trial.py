@@ -321,8 +321,8 @@ class Judge:
     def check_repeats(self, lines):
         """Checks that each program reports a failure once. (Messages about different files differ.)"""
         for line, times in collections.Counter(line for line in lines if re.match(r"rd\w+: ", line)).items():
-            # The former line is printed for each host, the latter for each connection.
-            if times > 1 and "data goes over" not in line and "was reconnected over" not in line:
+            # These lines are printed for each host, each connection or each attempt.
+            if times > 1 and not any(w in line for w in ("data goes over", "was reconnected over", "measuring again after")):
                 self.add("repeated", "%d times: %s" % (times, line))
 
     # ---- files

@@ -59,6 +59,9 @@ static int read_conductor(struct ends *e)
 	do
 		n = read(STDIN_FILENO, room, size);
 	while (n < 0 && errno == EINTR);
+	/* Another process that shares this stdin may have made it nonblocking. */
+	if (n < 0 && errno == EAGAIN)
+		return 0;
 	if (n < 0 && errno != ECONNRESET)
 		return fail_as(OUT_SOCKET, "read from the conductor: %m");
 	if (n <= 0) {
