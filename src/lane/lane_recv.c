@@ -80,6 +80,12 @@ static enum unsealed unseal_block(struct lane *l, struct block **b, struct block
 	return result;
 }
 
+/* On an encrypted wire anybody may have sent what makes no sense: no tag was checked yet. */
+static bool is_damage(const struct lane *l)
+{
+	return failed()->code == OUT_INTEGRITY || (l->sealed && failed()->code == OUT_PROTOCOL);
+}
+
 /* Receives and checks one block. *b is NULL if the wire broke and may be mended. */
 static int try_block(struct lane *l, struct block **b)
 {
@@ -89,8 +95,7 @@ static int try_block(struct lane *l, struct block **b)
 		return -1;
 	if (await_next_block(l, b)) {
 		*b = NULL;
-		return failed()->code == OUT_INTEGRITY && !lane_aborted(l) ? handle_damaged_block(l)
-									   : lane_broke(l);
+		return is_damage(l) && !lane_aborted(l) ? handle_damaged_block(l) : lane_broke(l);
 	}
 	switch (unseal_block(l, b, private)) {
 	case UNSEAL_WHOLE:

@@ -145,6 +145,29 @@ static enum unsealed check_data(struct block **b, const struct unseal_terms *t,
 	return UNSEAL_WHOLE;
 }
 
+/* Whether the head of b is that of the block that is due. */
+static int check_head(const uint8_t head[static LANE_HEAD], const struct block *b,
+		      const struct unseal_terms *t, struct head *h)
+{
+	if (head_decode(head, t->room, h))
+		return -1;
+	if (h->lane != t->lane || h->epoch != t->epoch || h->number != t->number)
+		return fail_as(OUT_PROTOCOL,
+			       "lane %u: the peer sent block %llu of lane %u epoch %u, expected "
+			       "block %llu of epoch %u",
+			       t->lane, (unsigned long long)h->number, h->lane, h->epoch,
+			       (unsigned long long)t->number, t->epoch);
+	if (h->len != b->len)
+		return fail_as(OUT_PROTOCOL,
+			       "lane %u: the peer sent block %llu with %u bytes, not %u", t->lane,
+			       (unsigned long long)t->number, b->len, h->len);
+	if (h->plain_len && !t->inflater)
+		return fail_as(OUT_PROTOCOL,
+			       "lane %u: the peer sent block %llu compressed, which was not agreed",
+			       t->lane, (unsigned long long)t->number);
+	return 0;
+}
+
 enum unsealed block_unseal(struct block **arrived, struct block *private,
 			   const struct unseal_terms *t, uint64_t *ns_inflate)
 {
@@ -154,27 +177,9 @@ enum unsealed block_unseal(struct block **arrived, struct block *private,
 	struct head h;
 
 	copy_once(head, b->data - LANE_HEAD, sizeof head);
-	if (head_decode(head, t->room, &h))
-		return failed()->code == OUT_INTEGRITY ? UNSEAL_DAMAGED : UNSEAL_WRONG;
-	if (h.lane != t->lane || h.epoch != t->epoch || h.number != t->number) {
-		fail_as(OUT_PROTOCOL,
-			"lane %u: the peer sent block %llu of lane %u epoch %u, expected block %llu of "
-			"epoch %u",
-			t->lane, (unsigned long long)h.number, h.lane, h.epoch,
-			(unsigned long long)t->number, t->epoch);
-		return UNSEAL_WRONG;
-	}
-	if (h.len != b->len) {
-		fail_as(OUT_PROTOCOL, "lane %u: the peer sent block %llu with %u bytes, not %u",
-			t->lane, (unsigned long long)t->number, b->len, h.len);
-		return UNSEAL_WRONG;
-	}
-	if (h.plain_len && !t->inflater) {
-		fail_as(OUT_PROTOCOL,
-			"lane %u: the peer sent block %llu compressed, which was not agreed",
-			t->lane, (unsigned long long)t->number);
-		return UNSEAL_WRONG;
-	}
+	/* Of an encrypted block only the tag would show that the head is the peer's. */
+	if (check_head(head, b, t, &h))
+		return t->cipher || failed()->code == OUT_INTEGRITY ? UNSEAL_DAMAGED : UNSEAL_WRONG;
 	if (private && (t->cipher || h.kind == BLOCK_RECORDS || h.plain_len)) {
 		take_private(arrived, private);
 		b = *arrived;

@@ -22,7 +22,8 @@ int seal_encrypt(struct block *b, struct cipher *c, unsigned lane, uint32_t epoc
 
 enum unsealed {
 	UNSEAL_WHOLE, /* the fields of the block are set from its head */
-	UNSEAL_DAMAGED, /* the head's checksum or the data's hash is wrong; no failure is set */
+	UNSEAL_DAMAGED, /* the head's checksum, the data's hash or the tag is wrong; of an encrypted
+			   block also any field of the head */
 	UNSEAL_WRONG, /* intact, but this lane must not receive it now; a failure is set */
 };
 struct unseal_terms {

@@ -94,17 +94,36 @@ def test_block_is_taken_over_a_new_wire_only_if_encrypted_anew(arena, anew):
 
 
 @pytest.mark.parametrize("what", ["as-it-was", "with-the-next-number"])
-def test_repeated_block_fails(arena, what):
+def test_repeated_block_is_damage(arena, what):
     e, lane = opened(arena)
     block = lane.block(GOOD)
     lane.raw(block)
     e.result()
     lane.raw(block if what == "as-it-was" else rechecked(block, 16))
-    if what == "as-it-was":
-        fails(e, 12)
-    else:
-        assert e.frames.expect("LANE_STORED")["damaged"] == 1
-        e.hang_up()
+    stored = e.frames.expect("LANE_STORED")
+    assert (stored["stored"], stored["damaged"]) == (1, 1)
+    e.hang_up()
+
+
+HEADS = {
+    "of-another-lane": lambda lane: rechecked(lane.block(GOOD), 6), "version": lambda lane: rechecked(lane.block(GOOD), 4), "kind": lambda lane: rechecked(lane.block(GOOD), 5, 8),
+    "shorter": lambda lane: rechecked(lane.block(GOOD), 12, len(GOOD) & -len(GOOD)), "earlier": lambda lane: lane.block(GOOD, number=lane.number + 1),
+    "of-another-epoch": lambda lane: rechecked(lane.block(GOOD), 8), "longest": lambda lane: rechecked(lane.block(GOOD), 15, 128),
+}
+
+
+@pytest.mark.parametrize("what", HEADS)
+def test_changed_head_is_damage_and_twice_exits_41(arena, what):
+    """Anybody can compute its checksum, so it is not held against the source."""
+    e, lane = opened(arena)
+    lane.raw(HEADS[what](lane))
+    down = e.frames.expect("LANE_DOWN")
+    assert e.frames.expect("LANE_STORED")["damaged"] == 1
+    e.frames.send("LANE_DOWN", **down)
+    again = e.dial(epoch=down["epoch"] + 1)
+    again.raw(HEADS[what](again))
+    fails(e, 41)
+    untouched(arena)
 
 
 @pytest.mark.parametrize("here, there", [(1, 2), (2, 1)])
