@@ -275,26 +275,67 @@ static void proxy_accept(struct proxy *x)
 	x->count++;
 }
 
-/* Carries the available bytes from one side to the other; false at the end. */
-static bool proxy_carry(struct proxy *x, unsigned i, unsigned side)
+/* Changes the n bytes in buf, which has room for CHANGED_BYTES more, at one place. Returns how many
+ * there are then. *cut: the connection is to end behind them. */
+static size_t proxy_change(struct proxy *x, uint8_t *buf, size_t n, size_t at, bool *cut)
 {
-	uint8_t buf[16384];
-	ssize_t n = recv(x->c[i].fd[side], buf, sizeof buf, 0);
-	uint64_t at = atomic_load(&x->flip_at);
+	size_t len = n - at < CHANGED_BYTES ? n - at : CHANGED_BYTES, half = len / 2;
+	enum change_kind kind = (enum change_kind)atomic_load(&x->flip_kind);
+	uint8_t first[CHANGED_BYTES];
 
-	if (n <= 0 || (side == 1 && x->c[i].mute))
-		return false;
-	if (side == 0) {
-		if (x->c[i].flip && at >= x->c[i].bytes && at < x->c[i].bytes + (uint64_t)n)
-			buf[at - x->c[i].bytes] ^= (uint8_t)atomic_load(&x->flip_with);
-		x->c[i].bytes += (uint64_t)n;
+	/* It would change nothing. */
+	if (kind == SWAP && memcmp(buf + at, buf + at + half, half) == 0)
+		kind = FLIP;
+	switch (kind) {
+	case CUT:
+		*cut = true;
+		return at;
+	case LOSE:
+		memmove(buf + at, buf + at + len, n - at - len);
+		return n - len;
+	case REPEAT:
+		memmove(buf + at + len, buf + at, n - at);
+		return n + len;
+	case SWAP:
+		memcpy(first, buf + at, half);
+		memmove(buf + at, buf + at + half, half);
+		memcpy(buf + at + half, first, half);
+		return n;
+	default:
+		buf[at] ^= (uint8_t)atomic_load(&x->flip_with);
+		return n;
 	}
-	for (ssize_t sent = 0, k; sent < n; sent += k) {
-		k = send(x->c[i].fd[1 - side], buf + sent, (size_t)(n - sent), MSG_NOSIGNAL);
+}
+
+static bool proxy_send(int fd, const uint8_t *buf, size_t n)
+{
+	ssize_t k;
+
+	for (size_t sent = 0; sent < n; sent += (size_t)k) {
+		k = send(fd, buf + sent, n - sent, MSG_NOSIGNAL);
 		if (k <= 0)
 			return false;
 	}
 	return true;
+}
+
+/* Carries the available bytes from one side to the other; false at the end. */
+static bool proxy_carry(struct proxy *x, unsigned i, unsigned side)
+{
+	uint8_t buf[16384 + CHANGED_BYTES];
+	ssize_t got = recv(x->c[i].fd[side], buf, sizeof buf - CHANGED_BYTES, 0);
+	uint64_t at = atomic_load(&x->flip_at), before = x->c[i].bytes;
+	size_t n = (size_t)got;
+	bool cut = false;
+
+	if (got <= 0 || (side == 1 && x->c[i].mute))
+		return false;
+	if (side == 0) {
+		x->c[i].bytes += n;
+		if (x->c[i].flip && at >= before && at < before + n)
+			n = proxy_change(x, buf, n, (size_t)(at - before), &cut);
+	}
+	return proxy_send(x->c[i].fd[1 - side], buf, n) && !cut;
 }
 
 static void *proxy_run(void *arg)

@@ -5,7 +5,7 @@
 /*
  * Two sessions in one process: a relay between their control channels, as a conductor is one,
  * which remembers, holds, changes and forges frames; and on demand a proxy between their lanes
- * that cuts connections, flips bits and hides.
+ * that cuts connections, changes bytes and hides.
  *
  * Nothing in here asserts: threads leave their results in what they were given.
  */
@@ -66,6 +66,18 @@ struct held {
 	uint8_t *body;
 };
 
+/* What the proxy does to the bytes of a connection at one place. The ranges are of CHANGED_BYTES,
+ * or of what has arrived. */
+enum change_kind {
+	FLIP, /* flips bits of one byte */
+	CUT, /* ends the connection */
+	LOSE, /* leaves out a range */
+	REPEAT, /* sends a range twice */
+	SWAP, /* exchanges two ranges */
+	CHANGE_KINDS
+};
+enum { CHANGED_BYTES = 80 };
+
 struct proxy {
 	int listener, stop;
 	unsigned port;
@@ -74,8 +86,9 @@ struct proxy {
 	_Atomic unsigned cuts; /* raise it to cut all connections */
 	unsigned cuts_done;
 	_Atomic bool closed; /* new connections are rejected */
-	_Atomic unsigned flips; /* in this many further connections bits are flipped ... */
-	_Atomic unsigned flip_with; /* ... these, in pair_init() one of them, ... */
+	_Atomic unsigned flips; /* in this many further connections bytes are changed ... */
+	_Atomic unsigned flip_kind; /* ... in this way (enum change_kind); bits are flipped ... */
+	_Atomic unsigned flip_with; /* ... with these, in pair_init() one of them, ... */
 	_Atomic uint64_t flip_at; /* ... at this byte from the connecting end */
 	_Atomic unsigned mutes; /* this many further connections end at the first answer */
 	_Atomic unsigned came;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Bits flip on the way of encrypted lanes: anywhere in the hello, the heads, the data and the tags
- * of blocks, once, twice, or on every connection, so that what is sent again is changed too. No
+ * Bytes change on the way of encrypted lanes: bits flip, bytes are lost, repeated or exchanged, and
+ * connections are cut, anywhere in the heads, the data and the tags of blocks, once, twice, or on
+ * every connection, so that what is sent again is changed too. Bits of the hello flip as well. No
  * changed byte may arrive, and a session that fails says that it was damaged. A changed hello comes
  * from a stranger, who gets no answer: then there is no connection.
  */
@@ -20,7 +21,8 @@
 
 enum {
 	BLOCKS = 6,
-	SENT = LANE_HELLO_SIZE + BLOCKS * LANE_HEAD + 16 + 997 + 1994 + 2991 + 3988 + 888,
+	LAST = LANE_HEAD + 888,
+	SENT = LANE_HELLO_SIZE + (BLOCKS - 1) * LANE_HEAD + 16 + 997 + 1994 + 2991 + 3988 + LAST,
 	HEADS = LANE_HELLO_SIZE + LANE_HEAD + 16 + LANE_HEAD, /* until the second block's data */
 	ALWAYS = 1000,
 	ONE_RUN_S = 60,
@@ -37,13 +39,39 @@ static uint32_t draw(uint32_t below)
 }
 
 /* Every second one is in the hello or one of the first heads. */
-static void set_mutation(unsigned number)
+static void set_flip(unsigned number)
 {
 	static const unsigned times[] = {1, 2, ALWAYS};
 
+	atomic_store(&p.proxy.flip_kind, FLIP);
 	atomic_store(&p.proxy.flip_at, draw(number & 1 ? SENT : HEADS));
 	atomic_store(&p.proxy.flip_with, 1u << draw(8));
 	atomic_store(&p.proxy.flips, times[draw(3)]);
+}
+
+/* Behind the hello, whose reader would wait for lost bytes until its time is over, and before the
+ * last block, behind which nothing shows that bytes were lost: who keeps bytes back delays the
+ * session. For the same reason bytes are lost once: later connections end with that block. A
+ * connection that always ends is not damaged, but lost. */
+static void set_change(enum change_kind kind)
+{
+	static const unsigned times[] = {1, 2, ALWAYS};
+	unsigned choices = kind == LOSE ? 1 : kind == CUT ? 2 : 3;
+
+	atomic_store(&p.proxy.flip_kind, kind);
+	atomic_store(&p.proxy.flip_at,
+		     LANE_HELLO_SIZE + draw(SENT - LAST - CHANGED_BYTES - LANE_HELLO_SIZE));
+	atomic_store(&p.proxy.flips, times[draw(choices)]);
+}
+
+static void set_mutation(unsigned number)
+{
+	enum change_kind kind = number % 3 ? FLIP : (enum change_kind)draw(CHANGE_KINDS);
+
+	if (kind == FLIP)
+		set_flip(number);
+	else
+		set_change(kind);
 }
 
 static const struct failure *failed_with(void)
