@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Defects of the programs that Sluice replaces: a named test for each that could recur here. The numbers are those
-of the list of these defects; SD13 to SD15 concern a daemon."""
+of the list of these defects; test_rdcpd_predecessors.py has those that concern a daemon."""
 
 import re
 import signal

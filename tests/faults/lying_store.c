@@ -4,7 +4,7 @@
  * Preloaded into a program, simulates a disk that lies: it flips one bit of the n-th write to a
  * regular file below a directory, and reports success.
  *
- *	LIE_UNDER  the directory, as readlink() of /proc/self/fd/N returns it
+ *	LIE_UNDER  the directory, as readlink() of /proc/self/fd/N returns it; / for all files
  *	LIE_NTH    n, from 1
  *	LIE_AT     the byte, counted from the end of the write if negative (default: 0)
  *	LIE_MARK   a file that is created when the lie has happened
@@ -56,6 +56,9 @@ static int is_below(int fd)
 
 	if (!under || fstatat(fd, "", &st, AT_EMPTY_PATH) || !S_ISREG(st.st_mode))
 		return 0;
+	/* A program in a chroot has no /proc. */
+	if (strcmp(under, "/") == 0)
+		return 1;
 	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
 	n = readlink(link, path, sizeof path - 1);
 	if (n < 0)

@@ -42,6 +42,7 @@ class Scenario:
     shares: needs a file system on which files can share blocks."""
 
     name, streams, loose, key = "", False, (), KEY
+    serves = False  # the first command is a daemon, which outlives the second one
     adapter, transport, faults = None, "tcp", None
     shares = False
     slow = False    # only with --all, or by name
@@ -54,7 +55,8 @@ class Scenario:
         raise NotImplementedError
 
     def commands(self, bin_):
-        """[rdcp command], or [rdrecv command, rdsend command] with the word PORT for the port of rdrecv."""
+        """[rdcp command], or [rdrecv command, rdsend command] or [rdcpd command, rdcp command] with PORT for the port of the
+        first one."""
         raise NotImplementedError
 
     def rdcp(self, bin_, *words):
@@ -311,9 +313,28 @@ def leave_partial(bin_):
             raise RuntimeError("the interrupted run left %s, expected one temporary" % sorted(_left))
 
 
+class Served(Copy):
+    """rdcp WORDS SRC... DST with a rdcpd. rdma: in an operand is its port; the modules are s, to read, and t."""
+
+    serves = True
+
+    def __init__(self, name, words, make, **facts):
+        def remake(top):
+            make(top)
+            put(top + "/key", KEY.encode() + b"\n", mode=0o600)
+        super().__init__(name, words, remake, **facts)
+
+    def commands(self, bin_):
+        words = [w.replace("rdma:", "rdma://127.0.0.1:PORT/") for w in self.words]
+        return [[str(bin_ / "rdcpd"), "--key-file=key", "--address=127.0.0.1", "--port=0", "-v", "--module=s=s", "--module=t=t:rw"],
+                [str(bin_ / "rdcp"), *TIMES, "--key-file=key", *words]]
+
+
 for _way, _from, _to in (("push", "", "far:"), ("pull", "far:", ""), ("local", "", "")):
     Copy("file-" + _way, [_from + "s/f", _to + "t/f"], one_file)
     Copy("tree-" + _way, ["-aHAX", _from + "s/", _to + "t"], tree)
+Served("daemon-push", ["-a", "s/", "rdma:t/"], few_over)
+Served("daemon-pull", ["-a", "rdma:s/", "t"], few_over)
 Copy("compress-push", ["--compress=zstd", "--lanes=1", "--block-size=64k", "s/f", "far:t/f"], text_file)
 Copy("compress-pull", ["-z", "--encrypt=on", "far:s/f", "t/f"], text_file)
 Copy("sparse-push", ["s/f", "far:t/f"], sparse_file)

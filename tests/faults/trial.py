@@ -2,6 +2,7 @@
 """Runs a scenario, and judges which promises the run broke."""
 
 import collections
+import contextlib
 import ctypes
 import errno
 import os
@@ -85,7 +86,7 @@ class Run:
     """Runs the commands of a scenario. codes and texts: the exit code and the stderr of each. fault: Point.environment().
     disk: a directory on a file system on which files can share blocks; None: there is none."""
 
-    disk = None
+    disk, is_daemon_gone = None, False
 
     def __init__(self, scenario, bin_, library=None, fault=None):
         self.scenario, self.bin = scenario, bin_
@@ -151,7 +152,9 @@ class Run:
         if len(commands) > 1:
             port = self._port(started[0], until)
             if port:
-                started.append(self._start([port if w == "PORT" else w for w in commands[1]], 1))
+                started.append(self._start([w.replace("PORT", port) for w in commands[1]], 1))
+            if self.scenario.serves and port:
+                self._end_daemon(started, until)
         for n, proc in enumerate(started):
             try:
                 self.codes.append(proc.wait(max(.1, until - time.monotonic())))
@@ -163,6 +166,14 @@ class Run:
             self.texts[0] += self._text(0, "stdout")
         if not self.late:
             self._linger()
+
+    def _end_daemon(self, started, until):
+        """Ends a daemon when its client has ended. It must still be there."""
+        daemon, client = started
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            client.wait(max(.1, until - time.monotonic()))
+        self.is_daemon_gone = daemon.poll() is not None
+        daemon.terminate()
 
     def _port(self, proc, until):
         while time.monotonic() < until and proc.poll() is None:
@@ -270,7 +281,7 @@ class Judge:
 
     def unconfirmed(self):
         """Whether the receiver stored everything, but its last message, which confirms that, was lost."""
-        return len(self.run.codes) == 2 and self.run.codes[0] == 0 and bool(self.run.codes[1]) and \
+        return len(self.run.codes) == 2 and not self.s.serves and self.run.codes[0] == 0 and bool(self.run.codes[1]) and \
             self.point.site.startswith("session/channel/")
 
     def continues(self):
@@ -289,7 +300,9 @@ class Judge:
         crashed = re.search(r"was killed by signal \d+ \([^)]*\)", "\n".join(self.run.texts))
         if crashed and not self.aborted():
             self.add("signal", crashed[0])
-        if len(self.run.codes) == 2 and bool(self.run.codes[0]) != bool(self.run.codes[1]) and \
+        if self.run.is_daemon_gone or self.s.serves and len(self.run.codes) == 2 and self.run.codes[0]:
+            self.add("daemon", "the daemon ended with exit status %s" % self.run.codes[0])
+        if len(self.run.codes) == 2 and not self.s.serves and bool(self.run.codes[0]) != bool(self.run.codes[1]) and \
                 not self.aborted() and not self.unconfirmed():
             self.add("one-sided", "exit statuses %s" % self.run.codes)
         if self.code not in (None, 0, *self.s.codes) and self.point.kind in MILD and self.point.call not in ("close", "fsync", "fdatasync"):
@@ -301,7 +314,7 @@ class Judge:
         if self.code in (0, *self.s.codes) or self.aborted():
             return
         text = "\n".join(self.run.texts)
-        lines = [line for line in text.splitlines() if not line.startswith(("rdrecv: listening on", "Bandwidth"))]
+        lines = [line for line in text.splitlines() if not line.startswith(("rdrecv: listening on", "rdcpd: listening on", "Bandwidth"))]
         if not lines:
             if not (self.point.call in ("fputs", "fputc", "putc", "fwrite", "__fprintf_chk", "fprintf", "fflush", "write")):
                 self.add("silent", "exit status %s without a message" % self.code)

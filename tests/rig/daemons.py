@@ -25,7 +25,7 @@ def private_memory(pid):
 class Daemon:
     """A rdcpd that serves three modules: rw, ro and wo."""
 
-    def __init__(self, bench, tmp_path, *options, become=()):
+    def __init__(self, bench, tmp_path, *options, **how):
         self.bench, self.tmp, self.key = bench, tmp_path, tmp_path / "key"
         for name in ("rw", "ro", "wo"):
             (tmp_path / name).mkdir(exist_ok=True)
@@ -34,7 +34,7 @@ class Daemon:
             assert bench.run([program("rdcpd"), "--make-key", self.key]).code == 0
         modules = ["--module=%s=%s:%s" % (name, tmp_path / name, name) for name in ("rw", "wo")]
         self.run = bench.start([program("rdcpd"), "--key-file", self.key, "--port=0", "--address", HERE, "-vv", *modules,
-                                "--module=ro=%s" % (tmp_path / "ro"), *options], become=become)
+                                "--module=ro=%s" % (tmp_path / "ro"), *options], **how)
         self.port = int(self.run.expect("listening on").rsplit(":", 1)[1])
 
     def url(self, path):
