@@ -11,7 +11,7 @@ import subprocess
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-PROGRAMS = ("rdcp", "rdsend", "rdrecv", "rdbench", "rdcheck")
+PROGRAMS = ("rdcp", "rdsend", "rdrecv", "rdbench", "rdcheck", "rdcpd")
 PROCESSES, ENTRIES, STACKS = 32, 4096, 8192     # as in every_call.c
 HEAD, PROCESS, ENTRY, STACK = (struct.Struct("=" + s) for s in ("IIII", "48sI12x", "QII", "QQII"))
 SHARED = HEAD.size + PROCESSES * (PROCESS.size + ENTRIES * ENTRY.size + STACKS * STACK.size)
