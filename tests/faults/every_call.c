@@ -225,7 +225,8 @@ static void after_fork_in_child(void)
 
 static bool name_role(int argc, char **argv)
 {
-	static const char *const programs[] = {"rdcp", "rdsend", "rdrecv", "rdbench", "rdcheck", "rdcpd"};
+	static const char *const programs[] = {"rdcp",    "rdsend",  "rdrecv",
+					       "rdbench", "rdcheck", "rdcpd"};
 	static const char *const ends[] = {"--end", "--ends", "--lane", "--lane-listen",
 					   "--survey"};
 	const char *name = strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argv[0];
