@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "cmd/cli/operand.h"
 #include "cmd/end/dial.h"
 #include "cmd/end/tunnel.h"
@@ -103,7 +104,11 @@ static int run_call(void *ctx, int in, int out)
 		channel_free(ch);
 		return report_call_failure(out);
 	}
-	return tunnel_run(ch, "", 0, in, out) ? (int)failed()->code : OUT_DONE;
+	if (tunnel_run(ch, "", 0, in, out) == 0)
+		return OUT_DONE;
+	if (failed()->code == OUT_SOCKET)
+		log_at(LOG_ERROR, "%s", failed()->text);
+	return (int)failed()->code;
 }
 
 int daemon_start(const struct options *o, const char *url, struct child *out)

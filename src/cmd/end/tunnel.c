@@ -22,8 +22,15 @@ struct tunnel {
 	int in, out;
 	bool ended; /* in or ch has ended: nothing more is read */
 	bool broken; /* ch failed */
+	struct failure failure; /* the first one; OUT_DONE: none */
 	struct flow to_peer, from_peer;
 };
+
+static void keep_failure(struct tunnel *t)
+{
+	if (t->failure.code == OUT_DONE)
+		t->failure = *failed();
+}
 
 static void read_input(struct tunnel *t)
 {
@@ -32,8 +39,13 @@ static void read_input(struct tunnel *t)
 
 	if (n > 0)
 		f->end = (size_t)n;
-	else if (n == 0 || (errno != EAGAIN && errno != EINTR))
-		t->ended = true;
+	if (n >= 0 || errno == EAGAIN || errno == EINTR) {
+		t->ended |= n == 0;
+		return;
+	}
+	fail_as(OUT_SOCKET, "read what the other process sends: %m");
+	keep_failure(t);
+	t->ended = true;
 }
 
 static void read_peer(struct tunnel *t)
@@ -44,6 +56,8 @@ static void read_peer(struct tunnel *t)
 
 	if (n > 0)
 		f->end = (size_t)n;
+	if (n < 0)
+		keep_failure(t);
 	t->broken |= n < 0;
 	t->ended |= n < 0 || eof;
 }
@@ -74,10 +88,16 @@ static void write_output(struct tunnel *t)
 	struct flow *f = &t->from_peer;
 	ssize_t n = write(t->out, f->bytes + f->start, f->end - f->start);
 
-	if (n > 0)
+	if (n > 0) {
 		advance_flow(f, n);
-	else if (n < 0 && errno != EAGAIN && errno != EINTR)
+	} else if (n < 0 && errno != EAGAIN && errno != EINTR) {
+		/* EPIPE: it has ended, and says itself why. */
+		if (errno != EPIPE) {
+			fail_as(OUT_SOCKET, "pass on what was received: %m");
+			keep_failure(t);
+		}
 		drop_flow(t, f);
+	}
 }
 
 static void write_peer(struct tunnel *t)
@@ -88,6 +108,7 @@ static void write_peer(struct tunnel *t)
 	if (n > 0) {
 		advance_flow(f, n);
 	} else if (n < 0) {
+		keep_failure(t);
 		t->broken = true;
 		drop_flow(t, f);
 	}
@@ -152,5 +173,5 @@ int tunnel_run(struct channel *ch, const void *already_read, size_t len, int in,
 	channel_free(ch);
 	close_fd(in);
 	close_fd(out);
-	return t.broken ? -1 : 0;
+	return t.failure.code == OUT_DONE ? 0 : fail_again(&t.failure);
 }

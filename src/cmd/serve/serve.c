@@ -22,6 +22,7 @@
 
 enum {
 	CHECK_MS = 250,
+	RETRY_MS = 20, /* after poll(2) failed */
 	/* a signal that arrives just before poll(2) does not end it */ LANE_BYTE = 'S'
 };
 
@@ -345,13 +346,29 @@ static void accept_strangers(struct service *v)
 		strangers_accept(&v->strangers, v->server->listeners[i]);
 }
 
+/* poll(2) failed: whatever may be ready is tried. If memory is short, that does not help a flood.
+ */
+static void survive_poll(struct polls *p)
+{
+	static bool warned;
+
+	if (errno != EINTR) {
+		if (!warned)
+			log_warn("wait for clients: %m");
+		warned = true;
+		poll(NULL, 0, RETRY_MS);
+	}
+	for (unsigned i = 0; i < p->n; i++)
+		p->set[i].revents = POLLIN;
+}
+
 static void run_iteration(struct service *v)
 {
 	static struct polls p;
 
 	fill_polls(v, &p);
 	if (poll(p.set, p.n, poll_ms(v)) < 0)
-		p.n = 0;
+		survive_poll(&p);
 	reap_children();
 	for (unsigned i = 0; i < v->strangers.count;) {
 		unsigned at = v->strangers.list[i].polled;

@@ -195,7 +195,8 @@ void session_child_run(struct session_child *c)
 	pid = start_guest(c, &a, &in, &out);
 	rest = framer_rest(&a.framer, &len);
 	if (tunnel_run(a.ch, rest, len, in, out))
-		log_debug("%s: %s", a.from, failed()->text);
+		log_at(failed()->code == OUT_SOCKET ? LOG_WARN : LOG_DEBUG, "%s: %s", a.from,
+		       failed()->text);
 	report_session(&a, pid);
 	_exit(OUT_DONE);
 }

@@ -243,12 +243,9 @@ static int set_times(const struct place *p, int fd, const struct timespec times[
 	if (futimens(fd, times) == 0)
 		return 0;
 	/* Since Linux 5.8 this call accepts O_PATH. */
-	if (errno == EBADF) {
-		if (utimensat(fd, "", times, AT_EMPTY_PATH) == 0)
-			return 0;
-		errno = EBADF;
-	}
-	if (check_procfs(p))
+	if (errno == EBADF && utimensat(fd, "", times, AT_EMPTY_PATH) == 0)
+		return 0;
+	if ((errno != EBADF && errno != EINVAL) || check_procfs(p))
 		return -1;
 	snprintf(name, sizeof name, "%d", fd);
 	return utimensat(p->proc, name, times, 0);
