@@ -231,3 +231,21 @@ def test_secret_and_keys_of_blocks_are_nowhere_else(bench, tmp_path):
     assert len(packets) > len(data) and data[5 * 4096:5 * 4096 + 64] not in packets
     assert not [f for f in forms if f in packets or f in log]
     assert left == {pid: [] for pid in ends}
+
+
+@pytest.mark.lanes
+@pytest.mark.needs("sim", why="it records what connection requests hold")
+def test_private_data_of_connections_holds_no_secret(bench, tmp_path):
+    """A request has a token, which is made of the secret and tells nothing of it."""
+    (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
+    (tmp_path / "rsh").write_text("#!/bin/sh\ntee orders | %s \"$@\" | tee answers\n" % RSH)
+    (tmp_path / "rsh").chmod(0o755)
+    record = tmp_path / "record"
+    r = bench.copy("--encrypt=on", "--lanes=2", "in", "far:%s/out" % tmp_path, rsh=tmp_path / "rsh", env={"SIMVERBS_RECORD": str(record)})
+    assert r.code == 0, r.errors()
+    orders, answers = frames_of(tmp_path / "orders"), frames_of(tmp_path / "answers")
+    secret = orders["START"]["secret"]
+    keys = block_keys(secret, [orders["HELLO"]["nonce"], answers["HELLO"]["nonce"]])
+    requests = [bytes.fromhex(line.split()[3]) for line in record.read_text().splitlines()]
+    assert len(requests) >= 2 and len({r for r in requests}) >= 2
+    assert not [part for r in requests for whole in (secret, *keys) for part in (whole[:16], whole[16:]) if part in r]

@@ -115,6 +115,7 @@ def lanes_of(record):
     return found
 
 
+@pytest.mark.lanes
 @pytest.mark.needs("sim", why="it reads what the simulated adapter was told")
 @pytest.mark.parametrize("words, octet", [([], 0), (["--tos=af31"], 0x68), (["--tos=106"], 106), (["--tos=0"], 0)])
 def test_lanes_over_rdma_have_the_type_of_service(bench, tmp_path, words, octet):
@@ -124,6 +125,7 @@ def test_lanes_over_rdma_have_the_type_of_service(bench, tmp_path, words, octet)
     assert lanes_of(tmp_path / "record") == {lane: [octet, octet] for lane in range(3)}
 
 
+@pytest.mark.lanes
 @pytest.mark.needs("sim", why="it reads what the simulated adapter was told")
 def test_the_dialing_end_decides_except_on_iwarp(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(30 * BLOCK))
