@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encrypted copies between two network namespaces, with rdcp and programs that use ssh, for bench/run."""
+"""Encryption alone beside OpenSSL's own measurement, and encrypted copies between two network namespaces, with rdcp and
+programs that use ssh, for bench/run."""
 
 import contextlib
 import pathlib
+import re
 import shutil
+import subprocess
 import sys
 import tempfile
 
-from measure import GIB, RDCP, ROOT, can_sshd, free_bytes, in_turn, made_file, not_run, report, sshd, timed
+from measure import BIN, GIB, RDCP, ROOT, can_sshd, free_bytes, in_turn, made_file, not_run, report, sshd, timed
 
 sys.path.append(str(ROOT / "tests/rig"))
 
@@ -15,6 +18,31 @@ from networks import Networks  # noqa: E402
 
 SUBNET = "10.79.3"
 FAR = SUBNET + ".2"
+
+
+def openssl_rate(threads, *clock):
+    """GB/s that `openssl speed' encrypts in blocks of 256 KiB."""
+    done = subprocess.run(["openssl", "speed", "-evp", "aes-256-gcm", "-bytes", "262144", "-seconds", "3", *clock,
+                           *(["-multi", str(threads)] if threads > 1 else [])], capture_output=True, text=True, check=True)
+    return float(re.search(r"^(?:AES-256-GCM|evp) +([\d.]+)k", done.stdout, re.M | re.I)[1]) / 1e6
+
+
+def seal_rates(threads, *clock):
+    done = subprocess.run([BIN / "bench/seal_bench", "--threads", str(threads), *clock], capture_output=True, text=True, check=True)
+    return [float(x) for x in done.stdout.split()]
+
+
+def seal_alone(runs):
+    if not shutil.which("openssl"):
+        return not_run("Blocks of 256 KiB, sealed and opened", "needs openssl")
+    for threads, name, ours, theirs in ((1, "one thread, by processor time", ["--cpu"], []),
+                                        (1, "one thread, by elapsed time", [], ["-elapsed"]),
+                                        (2, "two threads, by elapsed time", [], ["-elapsed"])):
+        figures = {"sealed": [], "opened": [], "openssl speed": []}
+        for _ in range(runs):
+            for who, rate in zip(figures, [*seal_rates(threads, *ours), openssl_rate(threads, *theirs)]):
+                figures[who].append(rate)
+        report("Blocks of 256 KiB, sealed and opened with AES-256-GCM, %s" % name, figures)
 
 
 @contextlib.contextmanager
@@ -47,6 +75,7 @@ def copies(networks, folder, size, runs, what):
                "rdcp --encrypt=off": lambda: ours("--encrypt=off"),
                "scp": lambda: run("scp", "-q", "-F", config, path, "%s:%s" % (FAR, out)),
                "rsync -W": lambda: run("rsync", "-W", "-e", "ssh -F %s" % config, path, "%s:%s" % (FAR, out)),
+               "mscp": lambda: run("mscp", "-q", "-F", config, path, "%s:%s" % (FAR, out)),
                "rclone copyto, sftp": lambda: run(
                    "rclone", "copyto", "-q", "--config", "/dev/null", "--sftp-host", FAR, "--sftp-port", port, "--sftp-user",
                    "root", "--sftp-key-file", pathlib.Path(folder) / "user", path, ":sftp:%s" % out)}
