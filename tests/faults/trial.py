@@ -27,6 +27,7 @@ from processes import descendants, words  # noqa: E402
 # Seconds that a run may take on a busy machine: three timeouts of 4 s, and the other promised times.
 LIMIT = int(os.environ.get("SLUICE_SWEEP_LIMIT", "40"))
 LINGER = 10         # seconds that children may outlive their command (the manual promises 2 s)
+LARGE = 4 << 20     # bytes of a file whose temporary is kept when its run fails
 PR_SET_CHILD_SUBREAPER = 36
 KNOWN_CODES = {1, 2, 3, 5, 10, 11, 12, 20, 22, 23, 24, 25, 30, 35, 40, 41, 42, 43, 44, 45}
 SANITIZER = 86      # exit status of a program that leaks, or accesses invalid memory
@@ -120,7 +121,7 @@ class Run:
         self.env = env
         began = time.monotonic()
         try:
-            self._go(scenario.commands(bin_), began + LIMIT)
+            self._go(scenario.commands(bin_), began + LIMIT + scenario.logins)
         finally:
             self._end_all()
         self.seconds = time.monotonic() - began
@@ -381,8 +382,7 @@ class Judge:
                 if old and new:
                     self.add("gone", path)
             elif temporary(path):
-                if old or killed or self.point.call in REMOVING or ".marker." in path or \
-                        now["content"] and now["content"][0] >= 4 << 20:
+                if old or killed or self.point.call in REMOVING or ".marker." in path or self.may_resume(path):
                     continue
                 self.add("leftover", "%s of %s bytes" % (path, now["content"] and now["content"][0]))
             elif not old and not new:
@@ -398,6 +398,12 @@ class Judge:
                     not self.replaced(p)]
             if gone and not self.point.call.startswith("SSL"):
                 self.add("deleted-early", "%s: deleted, although not everything is stored" % gone[0])
+
+    def may_resume(self, path):
+        """Whether a large file is missing in the directory of a temporary, which the next run can take over."""
+        got = self.run.after
+        return any(v["kind"] == "file" and v["content"][0] >= LARGE and os.path.dirname(p) == os.path.dirname(path) and
+                   (p not in got or got[p]["content"] != v["content"]) for p, v in self.ref.want.items())
 
     def replaced(self, path):
         """Whether path was in a directory that was in the way of another entry, which exists now."""

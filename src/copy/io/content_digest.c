@@ -19,6 +19,7 @@ enum { PIECE = 1 << 20, ZEROS = 64 << 10, ADLER_BASE = 65521 };
 
 struct content {
 	enum content_digest d;
+	const char *shown; /* the file, for messages */
 	EVP_MD_CTX *evp; /* SHA-256 or MD5; else NULL */
 	XXH3_state_t *xxh; /* XXH128; else NULL */
 	uLong adler;
@@ -47,14 +48,16 @@ static void content_close(struct content *c)
 }
 
 /* Fails because of an OpenSSL call.  errno was 0 before that call. */
-static int evp_failed(void)
+static int evp_failed(const struct content *c)
 {
 	unsigned long e = ERR_peek_error();
 	const char *text = ERR_reason_error_string(e);
 
 	if (errno == ENOMEM || ERR_GET_REASON(e) == ERR_R_MALLOC_FAILURE)
-		return fail_as(OUT_MEMORY, "compute a digest: %s", strerror(ENOMEM));
-	return fail("compute a digest: OpenSSL: %s", text ? text : "no reason given");
+		return fail_as(OUT_MEMORY, "compute the digest of %s: %s", c->shown,
+			       strerror(ENOMEM));
+	return fail("compute the digest of %s: OpenSSL: %s", c->shown,
+		    text ? text : "no reason given");
 }
 
 static int evp_open(struct content *c, const EVP_MD *md)
@@ -62,20 +65,21 @@ static int evp_open(struct content *c, const EVP_MD *md)
 	ERR_clear_error();
 	c->evp = EVP_MD_CTX_new();
 	if (!c->evp)
-		return fail_as(OUT_MEMORY, "allocate a digest: %s", strerror(ENOMEM));
+		return fail_as(OUT_MEMORY, "allocate the digest of %s: %s", c->shown,
+			       strerror(ENOMEM));
 	errno = 0;
 	if (EVP_DigestInit_ex(c->evp, md, NULL) == 1)
 		return 0;
 	/* OpenSSL may be configured without MD5, as in FIPS mode. */
 	if (errno != ENOMEM && ERR_GET_REASON(ERR_peek_error()) != ERR_R_MALLOC_FAILURE)
-		return fail("compute a digest: OpenSSL on this host does not provide %s",
-			    EVP_MD_get0_name(md));
-	return evp_failed();
+		return fail("compute the digest of %s: OpenSSL on this host does not provide %s",
+			    c->shown, EVP_MD_get0_name(md));
+	return evp_failed(c);
 }
 
-static int content_open(struct content *c, enum content_digest d)
+static int content_open(struct content *c, enum content_digest d, const char *shown)
 {
-	*c = (struct content){.d = d, .adler = 1};
+	*c = (struct content){.d = d, .shown = shown, .adler = 1};
 	if (d == CONTENT_SHA256)
 		return evp_open(c, EVP_sha256());
 	if (d == CONTENT_MD5)
@@ -83,7 +87,7 @@ static int content_open(struct content *c, enum content_digest d)
 	if (d == CONTENT_XXH128) {
 		c->xxh = XXH3_createState();
 		if (!c->xxh)
-			return fail_as(OUT_MEMORY, "allocate a digest: %m");
+			return fail_as(OUT_MEMORY, "allocate the digest of %s: %m", shown);
 		XXH3_128bits_reset(c->xxh);
 	}
 	return 0;
@@ -98,7 +102,7 @@ static int content_add(struct content *c, const void *bytes, size_t len)
 {
 	errno = 0;
 	if (c->evp && EVP_DigestUpdate(c->evp, bytes, len) != 1)
-		return evp_failed();
+		return evp_failed(c);
 	if (c->evp)
 		return 0;
 	if (c->xxh)
@@ -114,7 +118,7 @@ static int content_end(struct content *c, uint8_t out[static CONTENT_DIGEST_MAX]
 
 	errno = 0;
 	if (c->evp)
-		return EVP_DigestFinal_ex(c->evp, out, NULL) == 1 ? 0 : evp_failed();
+		return EVP_DigestFinal_ex(c->evp, out, NULL) == 1 ? 0 : evp_failed(c);
 	if (c->xxh) {
 		XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(c->xxh));
 		memcpy(out, canonical.digest, sizeof canonical.digest);
@@ -154,7 +158,7 @@ static bool has_size(int fd, uint64_t size)
 	return fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && (uint64_t)st.st_size >= size;
 }
 
-static int content_read(struct content *c, int fd, const char *shown, uint64_t base, uint64_t size,
+static int content_read(struct content *c, int fd, uint64_t base, uint64_t size,
 			const struct stopper *s)
 {
 	/* Looking for holes moves the offset, which other processes may share. */
@@ -164,7 +168,7 @@ static int content_read(struct content *c, int fd, const char *shown, uint64_t b
 	int rc = -1;
 
 	if (!piece)
-		return fail_as(OUT_MEMORY, "allocate %d bytes: %m", PIECE);
+		return fail_as(OUT_MEMORY, "read %s: %m", c->shown);
 	posix_fadvise(fd, (off_t)base, (off_t)size, POSIX_FADV_SEQUENTIAL);
 	for (uint64_t pos = 0; pos < size;) {
 		uint64_t data =
@@ -180,14 +184,14 @@ static int content_read(struct content *c, int fd, const char *shown, uint64_t b
 			goto out;
 		n = pread_full(fd, piece, want, (off_t)(base + pos));
 		if (n < 0) {
-			fail("read %s: %m", shown);
+			fail("read %s: %m", c->shown);
 			goto out;
 		}
 		if (content_add(c, piece, (size_t)n))
 			goto out;
 		pos += (uint64_t)n;
 		if ((size_t)n < want) {
-			fail_as(OUT_CHANGED, "%s shrank to %llu bytes while it was read", shown,
+			fail_as(OUT_CHANGED, "%s shrank to %llu bytes while it was read", c->shown,
 				(unsigned long long)pos);
 			goto out;
 		}
@@ -195,7 +199,7 @@ static int content_read(struct content *c, int fd, const char *shown, uint64_t b
 	rc = 0;
 out:
 	if (has_holes && lseek(fd, at, SEEK_SET) < 0)
-		rc = fail("seek in %s: %m", shown);
+		rc = fail("seek in %s: %m", c->shown);
 	free(piece);
 	return rc;
 }
@@ -210,25 +214,23 @@ int content_digest_of(int fd, const char *shown, uint64_t base, uint64_t size,
 	memset(out, 0, CONTENT_DIGEST_MAX);
 	if (d == CONTENT_NONE)
 		return 0;
-	rc = content_open(&c, d);
-	if (rc < 0)
-		rc = fail_as(failed()->code, "read %s: %s", shown, failed()->text);
-	else
-		rc = content_read(&c, fd, shown, base, size, s);
+	rc = content_open(&c, d, shown);
+	if (rc == 0)
+		rc = content_read(&c, fd, base, size, s);
 	if (rc == 0)
 		rc = content_end(&c, out);
 	content_close(&c);
 	return rc;
 }
 
-int content_digest_of_bytes(const void *bytes, size_t len, enum content_digest d,
+int content_digest_of_bytes(const void *bytes, size_t len, const char *shown, enum content_digest d,
 			    uint8_t out[static CONTENT_DIGEST_MAX])
 {
 	struct content c;
 	int rc;
 
 	memset(out, 0, CONTENT_DIGEST_MAX);
-	rc = content_open(&c, d);
+	rc = content_open(&c, d, shown);
 	if (rc == 0)
 		rc = content_add(&c, bytes, len);
 	if (rc == 0)

@@ -19,8 +19,8 @@ unsigned content_digest_size(enum content_digest d);
 int content_digest_of(int fd, const char *shown, uint64_t base, uint64_t size,
 		      enum content_digest d, const struct stopper *s,
 		      uint8_t out[static CONTENT_DIGEST_MAX]);
-/* As content_digest_of(), for bytes in memory. */
-int content_digest_of_bytes(const void *bytes, size_t len, enum content_digest d,
+/* As content_digest_of(), for the bytes of a file in memory. */
+int content_digest_of_bytes(const void *bytes, size_t len, const char *shown, enum content_digest d,
 			    uint8_t out[static CONTENT_DIGEST_MAX]);
 /* Formats a digest as hexadecimal digits. */
 void content_digest_text(enum content_digest d, const uint8_t *digest,

@@ -79,6 +79,17 @@ static void remove_new_dir(int at, const char *name)
 	errno = err;
 }
 
+/* Preserves errno. */
+static bool is_dir_at(int at, const char *name)
+{
+	struct stat st;
+	int err = errno;
+	bool is = fstatat(at, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+
+	errno = err;
+	return is;
+}
+
 /* If a backup of an earlier run has the name and is no directory, removes it.  -1 with errno. */
 static int enter_backup_dir(struct place *p, int at, const char *name, int model_fd)
 {
@@ -97,7 +108,9 @@ static int enter_backup_dir(struct place *p, int at, const char *name, int model
 		}
 		if (fd < 0 && errno != ENOTDIR && errno != ELOOP)
 			return -1;
-		if (fd < 0 && delete_old_backup(p, at, p->backup_dir, name)) {
+		/* A directory may have backups of this run. */
+		if (fd < 0 && !is_dir_at(at, name) &&
+		    delete_old_backup(p, at, p->backup_dir, name)) {
 			errno = ENOTDIR;
 			return -1;
 		}
@@ -468,7 +481,7 @@ bool backup_is_needless(const struct place_entry *s, const char *as, const struc
 
 int backup_make_of_entry(const struct place_entry *s, bool moved)
 {
-	char *dir = place_whole_path(s->dir);
+	char *dir = entry_whole_dir(s);
 	int ret = dir ? backup_make(s->place, s->dirfd, s->name, dir, moved) : -1;
 
 	free(dir);

@@ -142,7 +142,7 @@ static int clear_entry(const struct place_entry *s, bool only_look)
 	struct obstacle w = {
 		.place = s->place,
 		.dirfd = s->dirfd,
-		.dir = place_whole_path(s->dir),
+		.dir = entry_whole_dir(s),
 		.name = s->name,
 		.shown = entry_shown(s, shown),
 	};

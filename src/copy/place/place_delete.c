@@ -65,7 +65,8 @@ static int path_push(struct deletion *d, const char *name, size_t *len)
 {
 	*len = d->len;
 	if (ARRAY_ROOM(d->path, d->len, d->room, strlen(name) + 2)) {
-		fail_as(OUT_MEMORY, "delete %s: %m", name);
+		fail_as(OUT_MEMORY, "delete %s%s%s: %m", d->len > 0 ? d->path : "",
+			d->len > 0 ? "/" : "", name);
 		report_not_deleted(d, EVENT_FILE);
 		return -1;
 	}
@@ -570,9 +571,12 @@ int delete_tree(struct place *p, int dirfd, const char *dir, const char *name,
 	bool stays;
 
 	r->count = 0;
-	if (path_push(&d, dir, &(size_t){0}) || path_push(&d, name, &(size_t){0}) ||
-	    backup_lineage(p, d.path, &d.lineage))
+	if (path_push(&d, dir, &(size_t){0}) || path_push(&d, name, &(size_t){0})) {
+		errno = ENOMEM;
+		fail_as(OUT_MEMORY, "delete %s%s%s: %m", dir, *dir ? "/" : "", name);
+	} else if (backup_lineage(p, d.path, &d.lineage)) {
 		d.failed = true;
+	}
 	stays = d.failed || delete_dir(&d, dirfd, name, 0);
 	free(d.path);
 	r->too_many = d.too_many;

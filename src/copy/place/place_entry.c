@@ -126,6 +126,18 @@ int entry_fail(const struct place_entry *s, const char *what)
 	return fail("%s %s: %m", what, entry_shown(s, shown));
 }
 
+char *entry_whole_dir(const struct place_entry *s)
+{
+	char shown[SHOWN_ROOM], *path = place_whole_path(s->dir);
+
+	/* So that each of several files has a message of its own. */
+	if (!path) {
+		errno = ENOMEM;
+		fail_as(OUT_MEMORY, "allocate the path of %s: %m", entry_shown(s, shown));
+	}
+	return path;
+}
+
 int entry_sync_dir(const struct place_entry *s)
 {
 	if (!s->place->rules->fsync || dir_sync(s->dirfd) == 0)

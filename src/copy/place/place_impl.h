@@ -184,6 +184,8 @@ void entry_close(struct place_entry *s);
 const char *entry_shown(const struct place_entry *s, char to[static SHOWN_ROOM]);
 /* Fails with "WHAT NAME: ERRNO". */
 int entry_fail(const struct place_entry *s, const char *what);
+/* place_whole_path() of the directory of s. NULL: out of memory, with a failure that names s. */
+char *entry_whole_dir(const struct place_entry *s);
 /* With --fsync: fsyncs the directory that holds the name. */
 int entry_sync_dir(const struct place_entry *s);
 /* 1: something exists, and st is set; 0: nothing exists; -1 with a failure. */

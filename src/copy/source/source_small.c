@@ -72,7 +72,7 @@ static int read_small_extras(struct source_lane *l, struct source_item *it, stru
 		return 0;
 	m->end.content_len = (uint8_t)content_digest_size(rules->digest);
 	if (it->measured)
-		return content_digest_of_bytes(l->scratch, (size_t)it->size, rules->digest,
+		return content_digest_of_bytes(l->scratch, (size_t)it->size, shown, rules->digest,
 					       m->end.content);
 	return content_digest_of(it->fd, shown, 0, it->size, rules->digest, &stopper,
 				 m->end.content);
