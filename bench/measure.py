@@ -156,7 +156,7 @@ def sshd(folder, address="127.0.0.1", prefix=()):
     shutil.copy(d / "user.pub", d / "authorized")
     port = free_port()
     (d / "sshd").write_text("Port %d\nListenAddress %s\nHostKey %s/host\nAuthorizedKeysFile %s/authorized\n"
-                            "StrictModes no\nUsePAM no\nPidFile none\nPermitRootLogin yes\n"
+                            "StrictModes no\nUsePAM no\nMaxStartups 256\nPidFile none\nPermitRootLogin yes\n"
                             "Subsystem sftp internal-sftp\n" % (port, address, d, d))
     (d / "config").write_text("Host *\n Port %d\n IdentityFile %s/user\n StrictHostKeyChecking no\n"
                               " UserKnownHostsFile /dev/null\n LogLevel ERROR\n" % (port, d))
