@@ -7,6 +7,10 @@
 const struct option_row option_rows[] = {
 	{0, "module", "MODULE", RDCPD, GROUP_SERVE, KIND_MODULE, 0, 0,
 	 "NAME=DIR, NAME=DIR:rw or NAME=DIR:wo: serve DIR as NAME (default: read only)"},
+	{0, "config", "FILE", RDCPD, GROUP_SERVE, KIND_TEXT, AT(serve.config), 0,
+	 "read modules and settings from FILE: rdcpd.conf(5)"},
+	{0, "check-config", NULL, RDCPD, GROUP_SERVE, KIND_FLAG, AT(serve.only_checks), 0,
+	 "check everything that is needed to serve, print what is wrong, and exit"},
 
 	{'r', "recursive", NULL, RDCP, GROUP_COPY, KIND_FLAG, AT(rules.recursive), 0,
 	 "copy directories with everything in them; keep symlinks"},

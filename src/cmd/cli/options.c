@@ -26,7 +26,7 @@ static void set_defaults(struct options *o, enum program program)
 	o->key.fd = -1;
 	o->wait_ms = -1;
 	o->measure.ms = MEASURE_MS;
-	o->serve.port = DAEMON_PORT;
+	o->serve.port = program == RDCPD ? PORT_NOT_GIVEN : DAEMON_PORT;
 	o->remote.ssh = "ssh";
 	o->remote.rdcp_path = "rdcp";
 	o->rules = RULES_PLAIN;

@@ -90,11 +90,13 @@ struct key_options {
 	const char *secrets; /* rdcpd */
 	int fd; /* -1: none */
 };
-enum { MODULES_MAX = 64, DAEMON_PORT = 10470 /* hdrdmacp's */ };
+enum { MODULES_MAX = 64, DAEMON_PORT = 10470 /* hdrdmacp's */, PORT_NOT_GIVEN = 1 << 16 };
 struct serve_options {
 	const char *modules[MODULES_MAX]; /* rdcpd: as written */
 	unsigned module_count;
-	unsigned port; /* rdcpd: to listen at; rdcp: of daemons */
+	const char *config; /* rdcpd: its configuration file, or NULL */
+	bool only_checks; /* rdcpd: --check-config */
+	unsigned port; /* rdcp: of daemons; rdcpd: to listen at, or PORT_NOT_GIVEN */
 };
 struct measure_options { /* rdbench */
 	const char *source, *target, *plot; /* disks to measure, and the plot; NULL: none */

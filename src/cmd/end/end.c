@@ -111,6 +111,8 @@ static int fill_guest_session(struct end *e, struct session_opts *so)
 	so->reached = g->reached;
 	so->fixed = true;
 	so->address[0] = '\0';
+	if (g->must_encrypt)
+		so->encrypt = ENCRYPT_ON;
 	return 0;
 }
 

@@ -8,7 +8,7 @@
 enum { GUEST_MEMORY = 256 << 20 };
 
 /* The first option that no client may use here, or NULL. */
-static const char *find_refused(const struct orders *o)
+static const char *find_refused(const struct guest *g, const struct orders *o)
 {
 	const struct rules *r = &o->rules;
 	bool sink = o->m.role == ROLE_SINK;
@@ -17,7 +17,8 @@ static const char *find_refused(const struct orders *o)
 		return "measurements";
 	if (orders_have(o, START_STDIO))
 		return "stdin and stdout";
-	if (r->delete || r->delete_excluded)
+	/* A source deletes nothing. */
+	if (sink && (r->delete || r->delete_excluded) && !g->may_delete)
 		return "--delete";
 	/* A sink removes nothing. */
 	if (!sink && r->remove_source)
@@ -69,7 +70,7 @@ static int check_role(const struct guest *g, const struct orders *o)
 
 int guest_check(const struct guest *g, struct orders *o)
 {
-	const char *refused = find_refused(o);
+	const char *refused = find_refused(g, o);
 
 	if (g->refusal.code != OUT_DONE)
 		return fail_again(&g->refusal);
@@ -85,6 +86,8 @@ int guest_check(const struct guest *g, struct orders *o)
 	o->m.want = TRANSPORT_TCP;
 	if (o->m.memory > GUEST_MEMORY)
 		o->m.memory = GUEST_MEMORY;
+	if (o->m.role == ROLE_SINK && g->fsync)
+		o->rules.fsync = true;
 	/* No ~ and no patterns: these belong to an account and its shell. */
 	o->m.flags &= ~START_FAR;
 	return 0;

@@ -16,7 +16,8 @@ struct guest {
 	unsigned port; /* of rdcpd */
 	union address reached; /* where the client reached rdcpd */
 	const char *module; /* name, for messages */
-	bool may_read, may_write; /* what a client may do in the module */
+	bool may_read, may_write, may_delete; /* what a client may do in the module */
+	bool must_encrypt, fsync; /* this end demands that, whatever the client says */
 	struct failure refusal; /* why this client gets nothing; OUT_DONE: it may go on */
 };
 

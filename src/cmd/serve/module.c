@@ -28,13 +28,18 @@ static void take_access(struct module *m)
 	*colon = '\0';
 }
 
+bool module_name_is_valid(const char *name, size_t len)
+{
+	return len > 0 && len < MODULE_NAME_MAX && strspn(name, name_letters) >= len &&
+	       name[0] != '.' && name[0] != '-';
+}
+
 int module_parse(const char *text, struct module *m)
 {
-	size_t len = strspn(text, name_letters);
+	size_t len = strcspn(text, "=");
 
 	memset(m, 0, sizeof *m);
-	if (len == 0 || text[len] != '=' || len >= sizeof m->name || text[0] == '.' ||
-	    text[0] == '-')
+	if (text[len] != '=' || !module_name_is_valid(text, len))
 		return fail_as(OUT_USAGE,
 			       "--module %s: expected NAME=DIR, with a name of at most %d letters, "
 			       "digits, _, . and -",
@@ -75,4 +80,48 @@ const struct module *module_find(const struct module *list, unsigned count, cons
 		if (strcmp(list[i].name, name) == 0)
 			return &list[i];
 	return NULL;
+}
+
+static bool has_word(const char *words, const char *word)
+{
+	size_t len = strlen(word);
+
+	while (*words) {
+		size_t n = strcspn(words, " ");
+
+		if (n == len && memcmp(words, word, n) == 0)
+			return true;
+		words += n;
+		words += strspn(words, " ");
+	}
+	return false;
+}
+
+static bool may_host(const struct module *m, const union address *from)
+{
+	if (m->allow.count > 0 && host_rules_match(&m->allow, from))
+		return true;
+	if (m->allow.count > 0 && m->deny.count == 0)
+		return false;
+	return !host_rules_match(&m->deny, from);
+}
+
+int module_admit(const struct module *m, const char *user, const union address *from)
+{
+	char text[80];
+
+	if (m->users[0] && !has_word(m->users, user))
+		return strcmp(user, "-") == 0
+			       ? fail_as(OUT_AUTH,
+					 "module %s is for certain users only: name one, as in "
+					 "rdma://USER@HOST/%s",
+					 m->name, m->name)
+			       : fail_as(OUT_AUTH, "user %s may not use module %s", user, m->name);
+	if (!may_host(m, from)) {
+		union address host = address_with_port(from, 0);
+
+		return fail_as(OUT_AUTH, "%s may not use module %s",
+			       address_text(&host, text, sizeof text), m->name);
+	}
+	return 0;
 }

@@ -2,24 +2,38 @@
 #ifndef CMD_SERVE_MODULE_H
 #define CMD_SERVE_MODULE_H
 
-/* The modules that a rdcpd serves, as --module names them: NAME=DIR, NAME=DIR:ro, NAME=DIR:wo or
- * NAME=DIR:rw. Without an ending a module is read only. */
+/* The modules that a rdcpd serves: of --module (NAME=DIR, NAME=DIR:ro, NAME=DIR:wo or NAME=DIR:rw),
+ * or a section of its configuration file (config.h). Without more a module is read only. */
 
 #include <limits.h>
 #include <stdbool.h>
+#include "cmd/serve/host_rules.h"
 #include "protocol/message.h"
+
+enum { MODULE_USERS_MAX = 4096 };
 
 struct module {
 	char name[MODULE_NAME_MAX];
 	char path[PATH_MAX]; /* absolute */
-	bool may_read, may_write;
+	bool may_read, may_write, may_delete;
+	bool must_encrypt; /* a client with --encrypt=off is refused */
+	bool fsync; /* as if each client had said --fsync */
+	char users[MODULE_USERS_MAX]; /* names that may use it, with blanks; "": everybody */
+	struct host_rules allow, deny;
 };
 
-/* Returns 0, or -1 with a failure (OUT_USAGE). */
+bool module_name_is_valid(const char *name, size_t len);
+/* Parses NAME=DIR... . Returns 0, or -1 with a failure (OUT_USAGE). */
 int module_parse(const char *text, struct module *m);
 /* Makes the path absolute, and checks that it is a directory other than the root. */
 int module_open(struct module *m);
 /* NULL: there is none of this name. */
 const struct module *module_find(const struct module *list, unsigned count, const char *name);
+/*
+ * Whether a user ("-": one with the key that has no user) may use it from this address. As in
+ * rsyncd.conf: who is in "hosts allow" may; if there is no "hosts deny", nobody else; who is in
+ * "hosts deny" may not; all others may. Returns 0, or -1 with a failure (OUT_AUTH).
+ */
+int module_admit(const struct module *m, const char *user, const union address *from);
 
 #endif

@@ -43,11 +43,16 @@ struct service {
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t stop_signal;
+static volatile sig_atomic_t stop_signal, reload_signal;
 
 static void on_stop(int signo)
 {
 	stop_signal = signo;
+}
+
+static void on_reload(int signo)
+{
+	reload_signal = signo;
 }
 
 static void on_child(int signo)
@@ -67,7 +72,7 @@ static void take_signals(void)
 {
 	set_handler(SIGTERM, on_stop);
 	set_handler(SIGINT, on_stop);
-	set_handler(SIGHUP, on_stop);
+	set_handler(SIGHUP, on_reload);
 	set_handler(SIGCHLD, on_child);
 	set_handler(SIGPIPE, SIG_IGN);
 }
@@ -98,10 +103,13 @@ int serve_listen(struct server *s)
 {
 	union address any4 = {.in4 = {.sin_family = AF_INET}};
 	union address any6 = {.in6 = {.sin6_family = AF_INET6}};
+	const char *address = s->settings->address;
 	union address only;
 
-	if (s->address[0])
-		return offer_place_resolve(s->address, s->family, &only) ? -1 : listen_at(s, &only);
+	take_signals();
+	s->port = s->settings->port;
+	if (address[0])
+		return offer_place_resolve(address, s->family, &only) ? -1 : listen_at(s, &only);
 	if (s->family != AF_INET6 && listen_at(s, &any4))
 		return -1;
 	/* A host may have no IPv6. */
@@ -132,14 +140,14 @@ static _Noreturn void run_child(struct service *v, int fd, const int door[2])
 		.fd = fd,
 		.door = door[1],
 		.keys = &keys,
-		.modules = v->server->modules,
-		.module_count = v->server->module_count,
+		.modules = v->server->settings->modules,
+		.module_count = v->server->settings->module_count,
 		.port = v->server->port,
 	};
 
 	restore_signals();
 	close_others(v, fd, door[0]);
-	keys = v->server->keys;
+	keys = v->server->settings->keys;
 	session_child_run(&c);
 }
 
@@ -382,6 +390,23 @@ static void run_iteration(struct service *v)
 	accept_strangers(v);
 }
 
+/* Sessions that run have copies of the settings that they began with. */
+static void reload_settings(struct server *s)
+{
+	struct settings *fresh;
+
+	if (settings_load(s->options, &fresh)) {
+		log_at(LOG_ERROR, "%s; the settings stay as they are", failed()->text);
+		return;
+	}
+	if (strcmp(fresh->address, s->settings->address) != 0 || fresh->port != s->settings->port)
+		log_warn("address and port change only when rdcpd starts again");
+	settings_free(s->settings);
+	s->settings = fresh;
+	log_info("loaded the settings again: %u module%s", fresh->module_count,
+		 fresh->module_count == 1 ? "" : "s");
+}
+
 static void stop_clients(struct service *v)
 {
 	for (unsigned i = 0; i < v->count; i++)
@@ -398,9 +423,13 @@ int serve_run(struct server *s)
 	if (replay_init(&v.replay))
 		return -1;
 	strangers_init(&v.strangers, STRANGERS_MAX);
-	take_signals();
-	while (!stop_signal)
+	while (!stop_signal) {
+		if (reload_signal) {
+			reload_signal = 0;
+			reload_settings(s);
+		}
 		run_iteration(&v);
+	}
 	strangers_close(&v.strangers);
 	stop_clients(&v);
 	while (s->listener_count > 0)

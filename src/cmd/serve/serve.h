@@ -5,31 +5,29 @@
 /*
  * The parent of rdcpd. It has the listeners, and holds connections until their first record has
  * arrived whole (session/connect/strangers.h). For a ClientHello it forks (session_child.h), when
- * it is this client's turn (admission.h). A
- * LANE_HELLO names a session: the connection is passed to that session's end, which checks the
- * hello. The parent decodes nothing else.
+ * it is this client's turn (admission.h). A LANE_HELLO names a session: the connection is passed to
+ * that session's end, which checks the hello. The parent decodes nothing else.
  */
 
-#include "cmd/serve/module.h"
-#include "session/channel/key_ring.h"
+#include "cmd/serve/settings.h"
 
 enum { SESSIONS_MAX = 256 };
 
 struct server {
-	const struct module *modules;
-	unsigned module_count;
-	struct key_ring keys; /* of the users; "-": of anybody who has it */
-	const char *address; /* the only one to listen at, or "" */
+	const struct options *options; /* to load the settings again */
+	struct settings *settings; /* owned */
 	int family; /* AF_INET, AF_INET6, or 0 for both */
-	unsigned port; /* 0: any; serve_listen() sets it */
+	unsigned port; /* serve_listen() sets it: that of the settings, or any if that is 0 */
 
 	/* private */
 	int listeners[2];
 	unsigned listener_count;
 };
 
+/* From here on signals have the meaning that serve_run() describes. */
 int serve_listen(struct server *s);
-/* Serves clients until SIGTERM, SIGINT or SIGHUP, which end all sessions. Returns 0, or -1 with a
+/* Serves clients until SIGTERM or SIGINT, which end all sessions. SIGHUP loads the settings again,
+ * for later sessions; if that fails, the settings stay as they are. Returns 0, or -1 with a
  * failure. */
 int serve_run(struct server *s);
 

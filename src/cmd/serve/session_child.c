@@ -27,6 +27,8 @@ struct admitted {
 	struct channel *ch;
 	struct framer framer;
 	char from[80 + USER_NAME_MAX + 8]; /* address and user */
+	union address peer;
+	char user[USER_NAME_MAX];
 	struct msg_module module;
 	struct guest guest;
 };
@@ -67,7 +69,7 @@ static _Noreturn void leave_stranger(const struct admitted *a)
 /* Adds the user to the address, for messages. */
 static void name_client(struct admitted *a)
 {
-	const char *user = channel_user(a->ch);
+	const char *user = a->user;
 	size_t used = strlen(a->from);
 
 	if (*user && strcmp(user, "-") != 0)
@@ -84,12 +86,14 @@ static void admit_client(struct session_child *c, struct admitted *a)
 		leave_stranger(a);
 	if (channel_addresses(a->ch, &local, &peer)) {
 		a->guest.reached = local;
+		a->peer = peer;
 		address_text(&peer, a->from, sizeof a->from);
 	}
 	channel_set_peer(a->ch, a->from);
 	channel_set_ring(a->ch, c->keys);
 	rc = shake_hands(a->ch, deadline_ms);
 	key_ring_wipe(c->keys);
+	snprintf(a->user, sizeof a->user, "%s", channel_user(a->ch));
 	name_client(a);
 	if (rc)
 		leave_stranger(a);
@@ -124,12 +128,18 @@ static int run_guest(struct session_child *c, struct admitted *a, int in, int ou
 	if (!m) {
 		fail_as(OUT_NO_SOURCE, "there is no module %s", a->module.name);
 		g->refusal = *failed();
+	} else if (module_admit(m, a->user, &a->peer)) {
+		log_warn("rejected %s: %s", a->from, failed()->text);
+		g->refusal = *failed();
 	} else if (confine_enter(m->path)) {
 		log_at(LOG_ERROR, "%s", failed()->text);
 		g->refusal = *failed();
 	} else {
 		g->may_read = m->may_read;
 		g->may_write = m->may_write;
+		g->may_delete = m->may_delete;
+		g->must_encrypt = m->must_encrypt;
+		g->fsync = m->fsync;
 	}
 	/* Another set of privileges may have cleared it. */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/serve/config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "base/fail.h"
+#include "base/io.h"
+#include "base/log.h"
+#include "session/channel/key_ring.h"
+
+enum key_kind { KEY_PATH, KEY_ADDRESS, KEY_PORT, KEY_YES, KEY_NO, KEY_USERS, KEY_HOSTS };
+
+/* KEY_NO: yes means false. */
+struct key_row {
+	const char *name;
+	enum key_kind kind;
+	bool of_module;
+	size_t at; /* in struct config or struct module */
+};
+#define DAEMON(field) false, offsetof(struct config, field)
+#define MODULE(field) true, offsetof(struct module, field)
+
+static const struct key_row key_rows[] = {
+	{"address", KEY_ADDRESS, DAEMON(address)},
+	{"port", KEY_PORT, DAEMON(port)},
+	{"key file", KEY_PATH, DAEMON(key_file)},
+	{"secrets file", KEY_PATH, DAEMON(secrets)},
+	{"path", KEY_PATH, MODULE(path)},
+	{"read only", KEY_NO, MODULE(may_write)},
+	{"write only", KEY_NO, MODULE(may_read)},
+	{"delete", KEY_YES, MODULE(may_delete)},
+	{"users", KEY_USERS, MODULE(users)},
+	{"hosts allow", KEY_HOSTS, MODULE(allow)},
+	{"hosts deny", KEY_HOSTS, MODULE(deny)},
+	{"encryption required", KEY_YES, MODULE(must_encrypt)},
+	{"fsync", KEY_YES, MODULE(fsync)},
+};
+enum { KEY_COUNT = sizeof key_rows / sizeof *key_rows, KEY_NAME_MAX = 64 };
+
+struct parser {
+	const char *path;
+	struct config *c;
+	struct module *module; /* the present section; NULL: the daemon's */
+	bool seen[KEY_COUNT]; /* keys of this section */
+	unsigned errors;
+};
+
+const char *config_key(unsigned i, bool *of_module)
+{
+	if (i >= KEY_COUNT)
+		return NULL;
+	*of_module = key_rows[i].of_module;
+	return key_rows[i].name;
+}
+
+/* ---- values ------------------------------------------------------------------------------ */
+
+static int set_text(const char *value, char *to, size_t size)
+{
+	if ((size_t)snprintf(to, size, "%s", value) >= size)
+		return fail_as(OUT_USAGE, "the value is longer than %zu bytes", size - 1);
+	return 0;
+}
+
+static int set_path(const char *value, char *to)
+{
+	if (value[0] != '/')
+		return fail_as(OUT_USAGE, "%s is no absolute path", value);
+	return set_text(value, to, PATH_MAX);
+}
+
+static int set_port(struct config *c, const char *value)
+{
+	char *end;
+	unsigned long n = strtoul(value, &end, 10);
+
+	if (!isdigit((unsigned char)*value) || *end || n > UINT16_MAX)
+		return fail_as(OUT_USAGE, "%s is no port: expected 0 to %d", value, UINT16_MAX);
+	c->port = (unsigned)n;
+	c->has_port = true;
+	return 0;
+}
+
+static int set_bool(const char *value, bool *to)
+{
+	static const char *const words[][2] = {{"no", "yes"}, {"false", "true"}, {"0", "1"}};
+
+	for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
+		for (unsigned yes = 0; yes < 2; yes++)
+			if (strcasecmp(value, words[i][yes]) == 0) {
+				*to = yes;
+				return 0;
+			}
+	return fail_as(OUT_USAGE, "%s is neither yes nor no", value);
+}
+
+/* Puts the names into to, with one blank between them. */
+static int set_users(const char *value, char to[static MODULE_USERS_MAX])
+{
+	static const char between[] = " \t,";
+	size_t used = 0;
+
+	for (value += strspn(value, between); *value; value += strspn(value, between)) {
+		size_t len = strcspn(value, between);
+
+		if (!user_name_is_valid(value, len))
+			return fail_as(OUT_USAGE, "%.*s is no name of a user", (int)len, value);
+		if (used + len + 2 > MODULE_USERS_MAX)
+			return fail_as(OUT_USAGE, "the names are longer than %d bytes",
+				       MODULE_USERS_MAX);
+		if (used > 0)
+			to[used++] = ' ';
+		memcpy(to + used, value, len);
+		used += len;
+		value += len;
+	}
+	to[used] = '\0';
+	return used ? 0 : fail_as(OUT_USAGE, "no user is named");
+}
+
+static int set_value(struct parser *p, const struct key_row *row, const char *value)
+{
+	char *at = (row->of_module ? (char *)p->module : (char *)p->c) + row->at;
+	bool *flag = (bool *)at;
+
+	switch (row->kind) {
+	case KEY_PATH:
+		return set_path(value, at);
+	case KEY_ADDRESS:
+		return set_text(value, at, CONFIG_ADDRESS_MAX);
+	case KEY_PORT:
+		return set_port(p->c, value);
+	case KEY_YES:
+		return set_bool(value, flag);
+	case KEY_NO:
+		if (set_bool(value, flag))
+			return -1;
+		*flag = !*flag;
+		return 0;
+	case KEY_USERS:
+		return set_users(value, at);
+	case KEY_HOSTS:
+		return host_rules_parse(value, (struct host_rules *)(void *)at);
+	}
+	return -1;
+}
+
+/* ---- lines ------------------------------------------------------------------------------- */
+
+/* As the table has it: lower case, one blank between words. */
+static void normalize_key(const char *from, size_t len, char to[static KEY_NAME_MAX])
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < len && used < KEY_NAME_MAX - 1; i++) {
+		char c = from[i] == '_' || from[i] == '\t' ? ' ' : from[i];
+
+		if (c == ' ' && used > 0 && to[used - 1] == ' ')
+			continue;
+		to[used++] = (char)tolower((unsigned char)c);
+	}
+	while (used > 0 && to[used - 1] == ' ')
+		used--;
+	to[used] = '\0';
+}
+
+static const struct key_row *find_key(const char *name)
+{
+	for (unsigned i = 0; i < KEY_COUNT; i++)
+		if (strcmp(key_rows[i].name, name) == 0)
+			return &key_rows[i];
+	return NULL;
+}
+
+static int parse_setting(struct parser *p, const char *line)
+{
+	const char *sign = strchr(line, '=');
+	const struct key_row *row;
+	char name[KEY_NAME_MAX];
+
+	if (!sign)
+		return fail_as(OUT_USAGE, "expected KEY = VALUE or [MODULE]");
+	normalize_key(line, (size_t)(sign - line), name);
+	row = find_key(name);
+	if (!row)
+		return fail_as(OUT_USAGE, "unknown key \"%s\"", name);
+	if (row->of_module != (p->module != NULL))
+		return fail_as(OUT_USAGE,
+			       row->of_module ? "\"%s\" belongs below a [MODULE]"
+					      : "\"%s\" belongs above the first [MODULE]",
+			       name);
+	if (p->seen[row - key_rows])
+		return fail_as(OUT_USAGE, "\"%s\" is given twice", name);
+	p->seen[row - key_rows] = true;
+	sign++;
+	sign += strspn(sign, " \t");
+	if (!*sign)
+		return fail_as(OUT_USAGE, "\"%s\" has no value", name);
+	return set_value(p, row, sign);
+}
+
+/* What only the whole section shows. */
+static int end_section(struct parser *p)
+{
+	const struct module *m = p->module;
+
+	if (m && !m->path[0])
+		return fail_as(OUT_USAGE, "module %s has no path", m->name);
+	if (m && !m->may_read && !m->may_write)
+		return fail_as(OUT_USAGE,
+			       "module %s can be neither read nor written: a write only one needs "
+			       "\"read only = no\"",
+			       m->name);
+	if (m && m->may_delete && !m->may_write)
+		return fail_as(OUT_USAGE, "module %s is read only: nothing can be deleted",
+			       m->name);
+	return 0;
+}
+
+static int begin_section(struct parser *p, const char *line)
+{
+	size_t len = strcspn(line + 1, "]");
+	struct module *m;
+
+	if (strcmp(line + 1 + len, "]") != 0 || !module_name_is_valid(line + 1, len))
+		return fail_as(OUT_USAGE,
+			       "%s is no [MODULE], with a name of at most %d letters, digits, _, . "
+			       "and -",
+			       line, MODULE_NAME_MAX - 1);
+	if (p->c->module_count == MODULES_MAX)
+		return fail_as(OUT_USAGE, "more than %d modules", MODULES_MAX);
+	m = &p->c->modules[p->c->module_count];
+	memcpy(m->name, line + 1, len);
+	m->may_read = true;
+	if (module_find(p->c->modules, p->c->module_count, m->name))
+		return fail_as(OUT_USAGE, "module %s is given twice", m->name);
+	p->c->module_count++;
+	p->module = m;
+	memset(p->seen, 0, sizeof p->seen);
+	return 0;
+}
+
+static void log_error(struct parser *p, unsigned number)
+{
+	log_at(LOG_ERROR, "%s:%u: %s", p->path, number, failed()->text);
+	p->errors++;
+}
+
+/* Takes one line, without blanks at its ends. */
+static void parse_line(struct parser *p, const char *line, unsigned number)
+{
+	int rc = 0;
+
+	if (*line == '[') {
+		if (end_section(p))
+			log_error(p, number - 1);
+		rc = begin_section(p, line);
+	} else if (*line && *line != '#' && *line != ';') {
+		rc = parse_setting(p, line);
+	}
+	if (rc)
+		log_error(p, number);
+}
+
+/* Changes text. */
+static void parse_lines(struct parser *p, char *text)
+{
+	unsigned number = 0;
+	char *end;
+
+	for (; *text; text = end) {
+		size_t len = strcspn(text, "\n");
+
+		end = text + len + (text[len] == '\n');
+		while (len > 0 && strchr(" \t\r", text[len - 1]))
+			len--;
+		text[len] = '\0';
+		parse_line(p, text + strspn(text, " \t"), ++number);
+	}
+	if (end_section(p))
+		log_error(p, number);
+}
+
+/* ---- the file ---------------------------------------------------------------------------- */
+
+static int check_owner(int fd, const char *path)
+{
+	struct stat st;
+
+	if (fstat(fd, &st))
+		return fail("examine %s: %m", path);
+	if (!S_ISREG(st.st_mode))
+		return fail_as(OUT_USAGE, "%s is no regular file", path);
+	if (st.st_uid != 0 && st.st_uid != geteuid())
+		return fail_as(OUT_USAGE, "%s belongs to another user", path);
+	if (st.st_mode & (S_IWGRP | S_IWOTH))
+		return fail_as(OUT_USAGE, "others may write to %s (chmod go-w)", path);
+	return 0;
+}
+
+static int read_text(int fd, const char *path, char *text)
+{
+	ssize_t n = read_full(fd, text, CONFIG_FILE_MAX + 1);
+
+	if (n < 0)
+		return fail("read %s: %m", path);
+	if (n > CONFIG_FILE_MAX)
+		return fail_as(OUT_USAGE, "%s is larger than 1 MiB", path);
+	if (memchr(text, 0, (size_t)n))
+		return fail_as(OUT_USAGE, "%s has a NUL", path);
+	text[n] = '\0';
+	return 0;
+}
+
+int config_read(const char *path, struct config *c)
+{
+	struct parser p = {.path = path, .c = c};
+	int fd = RETRIED(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+	char *text = malloc(CONFIG_FILE_MAX + 2);
+	int ret = -1;
+
+	if (fd < 0)
+		fail("open %s: %m", path);
+	else if (!text)
+		fail_as(OUT_MEMORY, "read %s: %m", path);
+	else if (check_owner(fd, path) == 0 && read_text(fd, path, text) == 0) {
+		parse_lines(&p, text);
+		ret = p.errors ? fail_as(OUT_USAGE, "%s has %u error%s", path, p.errors,
+					 p.errors == 1 ? "" : "s")
+			       : 0;
+	}
+	free(text);
+	close_fd(fd);
+	return ret;
+}

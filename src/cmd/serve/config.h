@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_SERVE_CONFIG_H
+#define CMD_SERVE_CONFIG_H
+
+/* The configuration file of rdcpd, rdcpd.conf(5): lines KEY = VALUE, first of the daemon, then of
+ * each module below its name in brackets. */
+
+#include "cmd/cli/options.h"
+#include "cmd/serve/module.h"
+
+enum { CONFIG_ADDRESS_MAX = 256, CONFIG_FILE_MAX = 1 << 20 };
+
+struct config {
+	char address[CONFIG_ADDRESS_MAX]; /* "": not given */
+	char key_file[PATH_MAX], secrets[PATH_MAX]; /* "": not given */
+	unsigned port;
+	bool has_port;
+	struct module modules[MODULES_MAX];
+	unsigned module_count;
+};
+
+/*
+ * Reads the file, which must belong to root or this user, and be writable by its owner only. c must
+ * be zeros. Logs each error with its file and line. Returns 0, or -1 with a failure (OUT_USAGE if
+ * there were errors).
+ */
+int config_read(const char *path, struct config *c);
+
+/* A key that it knows, for tests; NULL: there are no more. */
+const char *config_key(unsigned i, bool *of_module);
+
+#endif

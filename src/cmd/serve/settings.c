@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/serve/settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include "base/fail.h"
+#include "cmd/serve/config.h"
+#include "cmd/serve/confine.h"
+
+static int add_module(struct settings *s, const struct module *m)
+{
+	struct module *added = &s->modules[s->module_count];
+
+	if (module_find(s->modules, s->module_count, m->name))
+		return fail_as(OUT_USAGE, "module %s is given twice", m->name);
+	if (s->module_count == MODULES_MAX)
+		return fail_as(OUT_USAGE, "more than %d modules", MODULES_MAX);
+	*added = *m;
+	if (module_open(added) || confine_check(added->path))
+		return -1;
+	s->module_count++;
+	return 0;
+}
+
+static int add_modules(struct settings *s, const struct options *o, const struct config *c)
+{
+	struct module m;
+
+	for (unsigned i = 0; i < o->serve.module_count; i++)
+		if (module_parse(o->serve.modules[i], &m) || add_module(s, &m))
+			return -1;
+	for (unsigned i = 0; i < c->module_count; i++)
+		if (add_module(s, &c->modules[i]))
+			return -1;
+	if (s->module_count == 0)
+		return fail_as(OUT_USAGE,
+			       o->serve.config ? "%s has no module: there is nothing to serve"
+					       : "--module is missing: there is nothing to serve",
+			       o->serve.config);
+	return 0;
+}
+
+static int add_keys(struct settings *s, const char *file, const char *secrets)
+{
+	struct psk key;
+	int rc = 0;
+
+	if (!file && !secrets)
+		return fail_as(OUT_USAGE,
+			       "--key-file or --secrets is missing (--make-key makes a key)");
+	if (secrets && key_ring_read(&s->keys, secrets))
+		return -1;
+	if (file) {
+		rc = psk_from_made_file(file, &key) || key_ring_add(&s->keys, "-", &key) ? -1 : 0;
+		psk_wipe(&key);
+	}
+	if (!rc && s->keys.count == 0)
+		return fail_as(OUT_USAGE, "%s has no keys (--make-key makes one)", secrets);
+	return rc;
+}
+
+static const char *choose_text(const char *option, const char *configured)
+{
+	return option && *option ? option : *configured ? configured : NULL;
+}
+
+static int fill_settings(struct settings *s, const struct options *o, struct config *c)
+{
+	const char *address;
+
+	if (o->serve.config && config_read(o->serve.config, c))
+		return -1;
+	address = choose_text(o->network.address, c->address);
+	snprintf(s->address, sizeof s->address, "%s", address ? address : "");
+	s->port = o->serve.port != PORT_NOT_GIVEN ? o->serve.port
+		  : c->has_port                   ? c->port
+						  : DAEMON_PORT;
+	return add_modules(s, o, c) || add_keys(s, choose_text(o->key.file, c->key_file),
+						choose_text(o->key.secrets, c->secrets))
+		       ? -1
+		       : 0;
+}
+
+int settings_load(const struct options *o, struct settings **out)
+{
+	struct settings *s = calloc(1, sizeof *s);
+	struct config *c = calloc(1, sizeof *c);
+	int ret = -1;
+
+	if (!s || !c)
+		fail_as(OUT_MEMORY, "load the configuration: %m");
+	else
+		ret = fill_settings(s, o, c);
+	free(c);
+	if (ret)
+		settings_free(s);
+	else
+		*out = s;
+	return ret;
+}
+
+void settings_free(struct settings *s)
+{
+	if (!s)
+		return;
+	key_ring_wipe(&s->keys);
+	free(s);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#ifndef CMD_SERVE_SETTINGS_H
+#define CMD_SERVE_SETTINGS_H
+
+/* What a rdcpd serves, and to whom: from its options and its configuration file. It can be loaded
+ * again while clients are served. */
+
+#include "cmd/cli/options.h"
+#include "cmd/serve/module.h"
+#include "session/channel/key_ring.h"
+
+struct settings {
+	struct module modules[MODULES_MAX];
+	unsigned module_count;
+	struct key_ring keys; /* of the users; "-": of anybody who has it */
+	char address[256]; /* the only one to listen at, or "" */
+	unsigned port;
+};
+
+/* Options come before the file. Checks all that can be checked: modules, keys, and whether a
+ * process can be confined. Returns 0, or -1 with a failure, after which there is nothing to
+ * free. */
+int settings_load(const struct options *o, struct settings **out);
+/* Wipes the keys. s may be NULL. */
+void settings_free(struct settings *s);
+
+#endif

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rdcpd's configuration file: what each key does, each error with its line, and SIGHUP."""
+
+import os
+import re
+import signal
+
+import pytest
+
+from daemons import HERE, Daemon
+from hosts import ROOT, pattern, program, wait_until
+
+pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+
+
+class Configured(Daemon):
+    """A rdcpd with a file. text: of the file; {tmp} stands for the test's directory."""
+
+    def __init__(self, bench, tmp_path, text, *options):
+        self.bench, self.tmp, self.key, self.file = bench, tmp_path, tmp_path / "key", tmp_path / "rdcpd.conf"
+        if not self.key.exists():
+            assert bench.run([program("rdcpd"), "--make-key", self.key]).code == 0
+        self.write(text)
+        self.run = bench.start([program("rdcpd"), "--config", self.file, "-v", *options])
+        self.port = int(self.run.expect("listening on").rsplit(":", 1)[1])
+
+    def write(self, text, head="address = 127.0.0.1\nport = 0\nkey file = {tmp}/key\n"):
+        for name in re.findall(r"^ *path *= *\{tmp\}/(\w+)", text, re.M):
+            (self.tmp / name).mkdir(exist_ok=True)
+        self.file.write_text((head + text).replace("{tmp}", str(self.tmp)))
+
+    def reload(self, text, **how):
+        self.write(text, **how)
+        self.run.signal(signal.SIGHUP)
+
+    def user(self, name):
+        """The key file of a new user."""
+        r = self.bench.run([program("rdcpd"), "--secrets", self.tmp / "secrets", "--make-key", name])
+        assert r.code == 0, r.errors()
+        key = self.tmp / (name + ".key")
+        key.write_bytes(r.out)
+        key.chmod(0o600)
+        return key
+
+
+MODULES = """
+# a comment
+; another one
+[data]
+  path = {tmp}/data
+  read only = no
+[Old_runs.2]
+path={tmp}/old
+READ_ONLY = True
+[inbox]
+path = {tmp}/inbox
+read  only = 0
+write	only = yes
+"""
+
+
+def test_modules_of_a_file(bench, tmp_path):
+    d = Configured(bench, tmp_path, MODULES)
+    (tmp_path / "in").write_bytes(b"x")
+    (tmp_path / "old" / "f").write_bytes(b"old")
+    (tmp_path / "inbox" / "f").write_bytes(b"x")
+    assert d.copy("in", d.url("data/")).code == 0
+    assert d.copy(d.url("data/in"), "back").code == 0
+    assert d.copy(d.url("Old_runs.2/f"), "out").code == 0
+    r = d.copy("in", d.url("Old_runs.2/"))
+    assert r.code == 11 and "module Old_runs.2 is read only" in r.errors()
+    assert d.copy("in", d.url("inbox/")).code == 0
+    r = d.copy(d.url("inbox/f"), "out")
+    assert r.code == 11 and "module inbox is write only" in r.errors()
+
+
+def test_options_come_before_the_file_and_add_modules(bench, tmp_path):
+    (tmp_path / "more").mkdir()
+    d = Configured(bench, tmp_path, "[data]\npath = {tmp}/data\n", "--port=0", "--module=more=%s:rw" % (tmp_path / "more"))
+    assert d.copy("key", d.url("more/")).code == 0
+    r = bench.run([program("rdcpd"), "--config", d.file, "--module=data=%s" % tmp_path])
+    assert r.code == 1 and "module data is given twice" in r.errors()
+
+
+ERRORS = {
+    "unknown": ("pot = 1\n", 1, 'unknown key "pot"'),
+    "no-value": ("port =\n", 1, '"port" has no value'),
+    "no-sign": ("port\n", 1, "expected KEY = VALUE or [MODULE]"),
+    "port": ("port = 65536\n", 1, "65536 is no port"),
+    "twice": ("port = 1\nport = 2\n", 2, '"port" is given twice'),
+    "of-a-module": ("read only = no\n", 1, '"read only" belongs below a [MODULE]'),
+    "of-the-daemon": ("[a]\npath = {tmp}\nport = 1\n", 3, '"port" belongs above the first [MODULE]'),
+    "bool": ("[a]\npath = {tmp}\nread only = perhaps\n", 3, "perhaps is neither yes nor no"),
+    "relative": ("[a]\npath = data\n", 2, "data is no absolute path"),
+    "no-path": ("[a]\nread only = no\n\n", 3, "module a has no path"),
+    "no-path-of-the-first": ("[a]\n[b]\npath = {tmp}\n", 1, "module a has no path"),
+    "module-twice": ("[a]\npath = {tmp}\n[a]\npath = {tmp}\n", 3, "module a is given twice"),
+    "name": ("[.a]\npath = {tmp}\n", 1, "[.a] is no [MODULE]"),
+    "open": ("[a\n", 1, "[a is no [MODULE]"),
+    "neither": ("[a]\npath = {tmp}\nwrite only = yes\n", 3, 'can be neither read nor written: a write only one needs "read only = no"'),
+    "delete": ("[a]\npath = {tmp}\ndelete = yes\n", 3, "module a is read only: nothing can be deleted"),
+    "users": ("[a]\npath = {tmp}\nusers = al/ice\n", 3, "al/ice is no name of a user"),
+    "host": ("[a]\npath = {tmp}\nhosts allow = 10.0.0.1 example.org\n", 3, "names are not looked up"),
+    "prefix": ("[a]\npath = {tmp}\nhosts deny = 10.0.0.0/33\n", 3, "from 0 to 32"),
+}
+
+
+@pytest.mark.parametrize("what", ERRORS)
+def test_error_is_reported_with_its_line(bench, tmp_path, what):
+    text, line, message = ERRORS[what]
+    file = tmp_path / "conf"
+    file.write_text(text.replace("{tmp}", str(tmp_path)))
+    r = bench.run([program("rdcpd"), "--check-config", "--config", file])
+    assert r.code == 1
+    assert "%s:%d: " % (file, line) in r.errors() and message in r.errors(), r.errors()
+
+
+def test_all_errors_of_a_file_are_reported(bench, tmp_path):
+    file = tmp_path / "conf"
+    file.write_text("pot = 1\nport = x\n[a]\npath = {tmp}\nuid = 3\n".replace("{tmp}", str(tmp_path)))
+    r = bench.run([program("rdcpd"), "--check-config", "--config", file])
+    assert r.code == 1
+    assert [n for n in range(1, 6) if "%s:%d: " % (file, n) in r.errors()] == [1, 2, 5]
+    assert "has 3 errors" in r.errors()
+
+
+def test_check_config_is_silent_if_all_is_well(bench, tmp_path):
+    d = Configured(bench, tmp_path, MODULES)
+    r = bench.run([program("rdcpd"), "--check-config", "--config", d.file])
+    assert (r.code, r.out, r.errors()) == (0, b"", "")
+    (tmp_path / "old").rmdir()
+    r = bench.run([program("rdcpd"), "--check-config", "--config", d.file])
+    assert r.code == 11 and "open module Old_runs.2" in r.errors()
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646])
+def test_file_that_others_may_write_is_refused(bench, tmp_path, mode):
+    d = Configured(bench, tmp_path, MODULES)
+    d.file.chmod(mode)
+    r = bench.run([program("rdcpd"), "--check-config", "--config", d.file])
+    assert r.code == 1 and "chmod go-w" in r.errors()
+
+
+def test_missing_file_is_named(bench, tmp_path):
+    r = bench.run([program("rdcpd"), "--config", tmp_path / "none"])
+    assert r.code == 11 and "open %s: No such file" % (tmp_path / "none") in r.errors()
+
+
+def test_users_of_a_module(bench, tmp_path):
+    d = Configured(bench, tmp_path, "[all]\npath = {tmp}/all\nread only = no\n")
+    keys = {name: d.user(name) for name in ("alice", "bob")}
+    d.reload("secrets file = {tmp}/secrets\n[all]\npath = {tmp}/all\nread only = no\n"
+             "[some]\npath = {tmp}/some\nread only = no\nusers = carol, alice\n")
+    d.run.expect("loaded the settings again: 2 modules")
+
+    def push(user, module):
+        url = d.url(module + "/")
+        return d.copy("key", url.replace("//", "//%s@" % user) if user else url, key=keys.get(user))
+    assert push("alice", "some").code == 0
+    assert push("bob", "all").code == 0
+    r = push("bob", "some")
+    assert r.code == 40 and "user bob may not use module some" in r.errors()
+    d.run.expect("user bob may not use module some")
+    r = push(None, "some")
+    assert r.code == 40 and "rdma://USER@HOST/some" in r.errors()
+    assert sorted(os.listdir(tmp_path / "some")) == ["key"]
+
+
+HOSTS = [
+    ("hosts allow = 127.0.0.0/8", True), ("hosts allow = 10.0.0.0/8", False), ("hosts deny = 10.0.0.0/8", True),
+    ("hosts deny = 10.0.0.0/8, 127.0.0.1", False), ("hosts allow = 127.0.0.1\nhosts deny = *", True),
+    ("hosts allow = 127.0.0.2\nhosts deny = *", False), ("hosts allow = 127.0.0.2\nhosts deny = 10.0.0.1", True),
+    ("hosts allow = ::1 127.0.0.0/25", True), ("hosts deny = 127.0.0.0/31 ::1", False), ("hosts allow = *", True),
+]
+
+
+@pytest.mark.parametrize("rules, admitted", HOSTS)
+def test_hosts_of_a_module(bench, tmp_path, rules, admitted):
+    d = Configured(bench, tmp_path, "[m]\npath = {tmp}/m\nread only = no\n%s\n" % rules)
+    r = d.copy("key", d.url("m/"))
+    assert r.code == (0 if admitted else 40), r.errors()
+    if not admitted:
+        assert "%s may not use module m" % HERE in r.errors()
+        d.run.expect("may not use module m")
+    assert os.listdir(tmp_path / "m") == (["key"] if admitted else [])
+
+
+@pytest.mark.parametrize("delete", ["--delete", "--delete-excluded"])
+def test_delete_needs_the_permission(bench, tmp_path, delete):
+    d = Configured(bench, tmp_path, "[no]\npath = {tmp}/no\nread only = no\n[yes]\npath = {tmp}/yes\nread only = no\ndelete = yes\n")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "new").write_bytes(b"new")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "f").write_bytes(b"stays")
+    for name in ("no", "yes"):
+        (tmp_path / name / "old").mkdir()
+        (tmp_path / name / "old" / "f").write_bytes(b"old")
+        (tmp_path / name / "way").symlink_to(outside)
+        (tmp_path / name / "up").symlink_to("../outside")
+    r = d.copy("-a", delete, "tree/", d.url("no/"))
+    assert r.code == 1 and "--delete" in r.errors()
+    assert sorted(os.listdir(tmp_path / "no")) == ["old", "up", "way"]
+    r = d.copy("-a", delete, "tree/", d.url("yes/"))
+    assert r.code == 0, r.errors()
+    assert os.listdir(tmp_path / "yes") == ["new"]
+    assert (outside / "f").read_bytes() == b"stays"
+
+
+def test_delete_at_the_client_needs_none(bench, tmp_path):
+    d = Configured(bench, tmp_path, "[m]\npath = {tmp}/m\n")
+    (tmp_path / "m" / "f").write_bytes(b"f")
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "extra").write_bytes(b"x")
+    r = d.copy("-a", "--delete", d.url("m/"), "here")
+    assert r.code == 0, r.errors()
+    assert os.listdir(tmp_path / "here") == ["f"]
+
+
+@pytest.mark.parametrize("way", ["push", "pull"])
+def test_encryption_can_be_required(bench, tmp_path, way):
+    d = Configured(bench, tmp_path, "[m]\npath = {tmp}/m\nread only = no\nencryption required = yes\n")
+    (tmp_path / "m" / "f").write_bytes(pattern(1 << 20))
+    words = ("key", d.url("m/")) if way == "push" else (d.url("m/f"), "f")
+    r = d.copy("--encrypt=off", *words)
+    assert r.code == 43, r.errors()
+    assert sorted(os.listdir(tmp_path / "m")) == ["f"] and not (tmp_path / "f").exists()
+    # Within one host, where auto encrypts nothing.
+    r = d.copy("-v", *words)
+    assert r.code == 0 and "AES-256-GCM" in r.errors() or "ChaCha20" in r.errors(), r.errors()
+
+
+def test_fsync_can_be_required(bench, tmp_path):
+    d = Configured(bench, tmp_path, "[m]\npath = {tmp}/m\nread only = no\nfsync = yes\n")
+    r = d.copy("-n", "key", d.url("m/"))
+    assert r.code == 0, r.errors()
+    r = d.copy("key", d.url("m/"))
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "m" / "key").exists()
+
+
+# ---- SIGHUP -------------------------------------------------------------------------------------------------
+
+def test_reload_disturbs_no_session_and_applies_to_later_ones(bench, tmp_path):
+    d = Configured(bench, tmp_path, "[m]\npath = {tmp}/m\nread only = no\n")
+    (tmp_path / "in").write_bytes(pattern(20 << 20))
+    running = bench.start(d.argv("--bwlimit=10M", "in", d.url("m/")), cwd=tmp_path)
+    wait_until(lambda: any((tmp_path / "m").iterdir()))
+    d.reload("[m]\npath = {tmp}/m\n[n]\npath = {tmp}/n\n")
+    d.run.expect("loaded the settings again: 2 modules")
+    r = d.copy("key", d.url("m/"))
+    assert r.code == 11 and "module m is read only" in r.errors()
+    assert running.wait() == 0, running.errors()
+    assert (tmp_path / "m" / "in").read_bytes() == (tmp_path / "in").read_bytes()
+
+
+@pytest.mark.parametrize("text", ["[m]\npath = {tmp}/m\nread only = no\nsped = 1\n", "[m]\npath = {tmp}/gone\n", ""])
+def test_reload_of_a_wrong_file_changes_nothing(bench, tmp_path, text):
+    d = Configured(bench, tmp_path, "[m]\npath = {tmp}/m\nread only = no\n")
+    d.write(text)
+    if "gone" in text:
+        (tmp_path / "gone").rmdir()
+    d.run.signal(signal.SIGHUP)
+    d.run.expect("the settings stay as they are")
+    assert d.copy("key", d.url("m/")).code == 0
+
+
+def test_reload_of_keys(bench, tmp_path):
+    text = "[m]\npath = {tmp}/m\nread only = no\n"
+    d = Configured(bench, tmp_path, text)
+    old = (tmp_path / "key").read_bytes()
+    (tmp_path / "key").unlink()
+    assert bench.run([program("rdcpd"), "--make-key", tmp_path / "key"]).code == 0
+    d.reload(text)
+    d.run.expect("loaded the settings again")
+    assert d.copy("key", d.url("m/")).code == 0
+    (tmp_path / "key").write_bytes(old)
+    assert d.copy("key", d.url("m/")).code == 40
+
+
+def test_many_reloads_leak_nothing(bench, tmp_path):
+    text = "[m]\npath = {tmp}/m\nread only = no\n"
+    d = Configured(bench, tmp_path, text)
+    before = None
+    for i in range(12):
+        d.run.signal(signal.SIGHUP)
+        d.run.expect("loaded the settings again")
+        wait_until(lambda: d.children() == [])
+        if i == 3:
+            before = d.descriptors(), d.memory()
+    assert d.descriptors() == before[0]
+    assert d.memory() < before[1] + (256 << 10)
+
+
+def test_a_new_port_needs_a_restart(bench, tmp_path):
+    text = "[m]\npath = {tmp}/m\nread only = no\n"
+    d = Configured(bench, tmp_path, text)
+    d.reload(text, head="address = 127.0.0.1\nport = 1\nkey file = {tmp}/key\n")
+    d.run.expect("address and port change only when rdcpd starts again")
+    assert d.copy("key", d.url("m/")).code == 0
+
+
+# ---- the manual ---------------------------------------------------------------------------------------------
+
+def test_manual_has_each_key(bench, tmp_path):
+    """And the daemon knows each key of the manual: one that it does not know is an error of its own."""
+    manual = (ROOT / "man" / "rdcpd.conf.5").read_text().replace("\\-", "-")
+    documented = re.findall(r"^\.TP\n\.B ([a-z ]+)$", manual, re.M)
+    source = (ROOT / "src" / "cmd" / "serve" / "config.c").read_text()
+    known = re.findall(r'^\t\{"([a-z ]+)", KEY_', source, re.M)
+    assert sorted(documented) == sorted(known) and len(known) > 10
+    file = tmp_path / "conf"
+    for key in documented:
+        file.write_text("%s = \n" % key)
+        assert "unknown key" not in bench.run([program("rdcpd"), "--check-config", "--config", file]).errors()
+
+
+def test_example_of_the_manual_is_valid(bench, tmp_path):
+    manual = (ROOT / "man" / "rdcpd.conf.5").read_text().replace("\\-", "-")
+    example = re.search(r"^\.SH EXAMPLE\n.*?\.nf\n(.*?)^\.fi", manual, re.S | re.M)[1].replace(".\\&", ".").replace("\\e", "\\")
+    for name in ("data", "inbox"):
+        (tmp_path / name).mkdir()
+    r = bench.run([program("rdcpd"), "--secrets", tmp_path / "secrets", "--make-key", "alice"])
+    assert r.code == 0
+    file = tmp_path / "rdcpd.conf"
+    file.write_text(example.replace("/etc/sluice", str(tmp_path)).replace("/srv", str(tmp_path)))
+    r = bench.run([program("rdcpd"), "--check-config", "--config", file])
+    assert r.code == 0, r.errors()
