@@ -86,6 +86,7 @@ static void read_ring(void)
 
 	if (psk_from_made_file(file, &made) == 0)
 		expect(psk_from_file(file, &found) == 0 && !memcmp(&made, &found, sizeof made));
+	expect(key_ring_make(file, "u v", text) == -1);
 	if (key_ring_read(&before, file) || key_ring_find(&before, "u", &found) == 0) {
 		expect(key_ring_make(file, "u", text) == -1);
 	} else {

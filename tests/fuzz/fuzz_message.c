@@ -32,11 +32,13 @@ static void expect_no_room(uint8_t type, const uint8_t *bytes, size_t len)
 }
 
 /* Both ends must compute the same terms from two HELLOs, within the limits of both. */
-static void agree(const struct msg_hello *peer, enum transport want, uint64_t lockable)
+static void agree(const struct msg_hello *peer, enum transport want, enum encrypt encrypt,
+		  uint64_t lockable)
 {
 	struct msg_hello mine = {.role = ROLE_SOURCE, .want = want, .lanes = 4, .depth = 8};
 	struct terms here, there;
 
+	mine.encrypt = encrypt;
 	mine.block_size = 1 << 16;
 	mine.memory = UINT64_MAX;
 	mine.lockable = lockable;
@@ -63,9 +65,9 @@ static void agree_all(const struct msg_hello *peer)
 	static const enum transport wants[] = {TRANSPORT_AUTO, TRANSPORT_RDMA, TRANSPORT_TCP};
 
 	for (unsigned i = 0; i < 3; i++) {
-		agree(peer, wants[i], 0);
-		agree(peer, wants[i], 1 << 16);
-		agree(peer, wants[i], UINT64_MAX);
+		agree(peer, wants[i], ENCRYPT_AUTO, 0);
+		agree(peer, wants[i], ENCRYPT_ON, 1 << 16);
+		agree(peer, wants[i], ENCRYPT_OFF, UINT64_MAX);
 	}
 }
 

@@ -114,6 +114,7 @@ static void find(char *name, char *other)
 {
 	char *names[] = {name, other, name};
 	struct found f;
+	struct stat st;
 	char path[PATH_MAX];
 	mode_t mode;
 
@@ -126,8 +127,10 @@ static void find(char *name, char *other)
 		return;
 	expect(fchdir(there) == 0);
 	expect(find_sources(names, 3, true, &f) == 0 && f.count >= 3);
-	for (unsigned i = 0; i < f.count; i++)
+	for (unsigned i = 0; i < f.count; i++) {
 		expect(f.paths[i].want < 3 && f.paths[i].twin <= f.count);
+		expect(find_dir(f.paths[i].path, &st) || S_ISDIR(st.st_mode));
+	}
 	found_free(&f);
 	if (find_readable(name, &mode))
 		expect_failure(OUT_NO_SOURCE, OUT_FILE);
