@@ -63,12 +63,6 @@ static void each_flag_is_refused(void **state)
 		enum role role = i ? ROLE_SINK : ROLE_SOURCE;
 
 		plain(role);
-		o.rules.delete = true;
-		refused(OUT_USAGE, "--delete");
-		plain(role);
-		o.rules.delete_excluded = true;
-		refused(OUT_USAGE, "--delete");
-		plain(role);
 		o.rules.xattrs_all = true;
 		refused(OUT_USAGE, "--xattrs=all");
 	}
@@ -78,6 +72,38 @@ static void each_flag_is_refused(void **state)
 	plain(ROLE_SINK);
 	o.rules.remove_source = true;
 	assert_int_equal(guest_check(&anything, &o), 0);
+}
+
+static void a_sink_deletes_where_that_is_permitted(void **state)
+{
+	struct guest deleting = anything;
+
+	(void)state;
+	deleting.may_delete = true;
+	for (unsigned excluded = 0; excluded < 2; excluded++) {
+		plain(ROLE_SINK);
+		o.rules.delete = !excluded;
+		o.rules.delete_excluded = excluded;
+		refused(OUT_USAGE, "--delete");
+		assert_int_equal(guest_check(&deleting, &o), 0);
+		/* It is the client's sink that deletes. */
+		o.m.role = ROLE_SOURCE;
+		assert_int_equal(guest_check(&anything, &o), 0);
+	}
+}
+
+static void a_module_may_demand_fsync(void **state)
+{
+	struct guest syncing = anything;
+
+	(void)state;
+	syncing.fsync = true;
+	plain(ROLE_SINK);
+	assert_int_equal(guest_check(&syncing, &o), 0);
+	assert_true(o.rules.fsync);
+	plain(ROLE_SINK);
+	assert_int_equal(guest_check(&anything, &o), 0);
+	assert_false(o.rules.fsync);
 }
 
 static void a_sink_takes_no_owners(void **state)
@@ -161,6 +187,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(plain_orders_are_taken),
 		cmocka_unit_test(each_flag_is_refused),
+		cmocka_unit_test(a_sink_deletes_where_that_is_permitted),
+		cmocka_unit_test(a_module_may_demand_fsync),
 		cmocka_unit_test(a_sink_takes_no_owners),
 		cmocka_unit_test(names_stay_in_the_module),
 		cmocka_unit_test(modules_limit_the_role),
