@@ -153,3 +153,21 @@ def written(path):
             total, at = total + end - at, end
     finally:
         os.close(fd)
+
+
+def test_modes_and_links_without_procfs(daemon, tmp_path):
+    """A module has no /proc, through which modes of descriptors were set that only name a file."""
+    for top, mode in ((tmp_path / "from", 0o750), (tmp_path / "rw" / "to", 0o755)):
+        (top / "d").mkdir(parents=True)
+        (top / "d" / "f").write_bytes(b"same")
+        (top / "d" / "f").chmod(mode & 0o666)
+        os.utime(top / "d" / "f", (10 ** 9, 10 ** 9))
+        (top / "d").chmod(mode)
+        (top / "link").symlink_to("d")
+    r = daemon.copy("-a", "from/", daemon.url("rw/to"))
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "rw" / "to" / "d").stat().st_mode & 0o777 == 0o750
+    assert (tmp_path / "rw" / "to" / "d" / "f").stat().st_mode & 0o777 == 0o640
+    r = daemon.copy("-a", "--xattrs", "--acls", daemon.url("rw/to/"), "back")
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "back" / "link").is_symlink()

@@ -41,7 +41,7 @@ ELSEWHERE = {
     "address": "where to listen; tests/e2e/test_copy.py", "port-range": "where to listen; tests/e2e/test_firewall.py",
     "ipv4": "which address; tests/e2e/test_copy.py", "ipv6": "which address; tests/e2e/test_copy.py",
     "rdma-op": "RDMA only; tests/e2e/test_rdma_op.py",
-    "key-file": "of rdcpd; tests/e2e/test_rdcpd.py", "daemon-port": "of rdcpd; tests/e2e/test_rdcpd.py",
+    "key-file": "trial.py adds it", "daemon-port": "of rdcpd; tests/e2e/test_rdcpd.py",
     "help": "copies nothing", "version": "copies nothing", "human-readable": "prints only",
     "-3": "through this host over ssh; tests/e2e/test_copy.py", "-P": "ssh's", "-i": "ssh's", "-F": "ssh's",
     "-J": "ssh's", "-o": "ssh's", "-S": "ssh's", "-l": "as --bwlimit", "-C": "another name of -z"}
@@ -49,7 +49,7 @@ ELSEWHERE = {
 
 class Case:
     """options: by name, True or a value; "rules" holds --include and --exclude in order. sources, target: (host,
-    path). names: the odd names that names.apply() gives to plain ones; escapes: whether a remote source is
+    path). daemon: the one host is not reached by ssh, but a module of the rdcpd at url. names: the odd names that names.apply() gives to plain ones; escapes: whether a remote source is
     escaped where it need not be."""
 
     def __init__(self, seed):
@@ -57,6 +57,7 @@ class Case:
         self.world, self.umask, self.uid = {}, 0o022, 0
         self.unreachable, self.listed, self.fault = set(), [], None
         self.names, self.escapes = {}, False
+        self.daemon, self.url = False, "rdma://HOST/m/"
 
     def words(self, sources=None):
         """The command line. sources: those of the case, expanded as by a shell."""
@@ -70,10 +71,13 @@ class Case:
             words.sort(key=lambda w: w == "--files-from=list")
         words.sort(key=lambda w: w.startswith("--no-"))    # they undo earlier options
         for host, path in sources or self.sources:
-            words.append(host + ":" + self.escaped(path) if host else path)
+            words.append(self.remote(host, path if self.daemon else self.escaped(path)) if host else path)
         host, path = self.target
-        words.append(host + ":" + path if host else path)
+        words.append(self.remote(host, path) if host else path)
         return words
+
+    def remote(self, host, path):
+        return self.url + path if self.daemon else host + ":" + path
 
     # "The far end expands … in a SRC, glob patterns. If a file has the pattern itself as its name, that file is
     # copied": a name that the run may remove is escaped. Patterns match nothing in a directory that can't be
@@ -393,6 +397,21 @@ def add_odd_names(rng, case):
             for n in some]
 
 
+# "Refused are", in rdcpd(8). A link out of a module leads nowhere, and patterns have no meaning in one.
+def is_permitted(case):
+    hosts = {h for h, _ in case.sources}
+    push, pull = hosts == {""} and case.target[0] == "h1", hosts == {"h1"} and not case.target[0]
+    refused = ["delete", "delete-excluded", "copy-links"] + ["owner", "group", "devices", "chown"] * push + ["remove-source-files"] * pull
+    return (push or pull) and not any(map(case.has, refused)) and not case.uid and not case.unreachable and \
+        (case.fault or {}).get("kind") != "stream" and not (case.options.get("backup-dir") or "").startswith("..") and \
+        not (pull and any(p.endswith("/*") for _, p in case.sources))
+
+
+def add_daemon(rng, case):
+    """Lets the host be a module of a rdcpd, in some of the cases where it could be one."""
+    case.daemon = rng.random() < .4 and is_permitted(case)
+
+
 def add_kills(rng, case):
     """Lets a fault kill reruns, too."""
     if (case.fault or {}).get("kind") == "kill" and rng.random() < .7:
@@ -451,4 +470,5 @@ def generate(seed):
         case.options["existing"] = True
     add_odd_names(random.Random("%d names" % seed), case)
     add_kills(random.Random("%d kills" % seed), case)
+    add_daemon(random.Random("%d daemon" % seed), case)
     return case

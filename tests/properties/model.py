@@ -95,8 +95,10 @@ class Model:
         o = self.o
         archive = bool(o.get("archive"))
         self.recursive = bool((o.get("recursive") or (archive and not o.get("files-from"))) and not o.get("no-recursive"))
+        # "With -a, rdcp leaves these out" of what it writes into a module, in rdcpd(8).
+        refused = ("owner", "group", "devices") if self.case.daemon and self.case.target[0] else ()
         for kept in ("perms", "times", "owner", "group", "devices"):
-            on = o.get(kept) or archive or (kept in ("perms", "times") and o.get("preserve"))
+            on = kept not in refused and (o.get(kept) or archive or (kept in ("perms", "times") and o.get("preserve")))
             setattr(self, kept, bool(on and not o.get("no-" + kept)))
         # "-A: Keep ACLs, and modes as with --perms."
         self.perms = self.perms or bool(o.get("acls"))

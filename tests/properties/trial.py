@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -78,7 +79,7 @@ class Trial:
 
     def argv(self):
         program = str(programs() / "rdcp")
-        argv = [program, "--rsh=" + str(RSH), "--rdcp-path=" + program]
+        argv = [program, "--rsh=" + str(RSH), "--rdcp-path=" + program] if not self.case.daemon else [program, "--key-file=" + self.key()]
         if not any(w.startswith("--transport") for w in self.case.words()):
             argv.append("--transport=tcp")
         if self.fault.get("kind") == "change":
@@ -88,6 +89,41 @@ class Trial:
                 continue
             argv.append(self.from_file(n, word).replace("ASIDE", self.aside))
         return (AS_NOBODY if self.case.uid and IS_ROOT else []) + argv
+
+    def key(self):
+        path = self.aside + "/key"
+        if not os.path.exists(path):
+            subprocess.run([programs() / "rdcpd", "--make-key", path], check=True, stdout=subprocess.DEVNULL)
+        return path
+
+    def start_daemon(self, fault):
+        """A rdcpd whose module is the root; its port goes into the case."""
+        log = self.aside + "/daemon"
+        with open(log, "wb") as stderr:
+            self.daemon = subprocess.Popen([programs() / "rdcpd", "--key-file=" + self.key(), "--address=127.0.0.1", "--port=0",
+                                            "--module=m=%s:rw" % self.root], env=self.environment(fault), stdin=subprocess.DEVNULL,
+                                           stdout=subprocess.DEVNULL, stderr=stderr, start_new_session=True, umask=self.case.umask)
+        until = time.monotonic() + LIMIT
+        while time.monotonic() < until:
+            with open(log, "rb") as f:
+                found = re.search(rb"listening on \S+:(\d+)\n", f.read())
+            if found:
+                self.case.url = "rdma://127.0.0.1:%s/m/" % found[1].decode()
+                return
+            time.sleep(.002)
+        raise RuntimeError("rdcpd does not listen")
+
+    def end_daemon(self):
+        """Waits until its sessions have ended."""
+        until = time.monotonic() + LIMIT
+        while children(self.daemon.pid) and time.monotonic() < until:
+            time.sleep(.002)
+        if children(self.daemon.pid):
+            self.found.append(("hang", "a session of rdcpd does not end within %d s" % LIMIT))
+        if self.daemon.poll() is not None:
+            self.found.append(("daemon", "rdcpd has ended with exit status %d" % self.daemon.returncode))
+        self.daemon.terminate()
+        self.daemon.wait()
 
     def from_file(self, n, word):
         """word, or the option that reads its pattern from a file."""
@@ -121,6 +157,8 @@ class Trial:
         return env
 
     def start(self, fault=""):
+        if self.case.daemon:
+            self.start_daemon(fault)
         stderr = open(self.aside + "/stderr", "ab")
         with stderr:
             return subprocess.Popen(self.argv(), cwd=self.root, env=self.environment(fault), stdin=subprocess.DEVNULL,
@@ -145,6 +183,8 @@ class Trial:
         else:
             self.found.append(("hang", "an end does not end within %d s" % LIMIT))
             os.killpg(proc.pid, signal.SIGKILL)
+        if self.case.daemon:
+            self.end_daemon()
         self.codes.append(code)
         with open(self.aside + "/stderr", "rb") as f:
             self.errors = f.read().decode("utf-8", "replace")

@@ -4,15 +4,21 @@
  * All paths here are below /proc/self/fd.  Before Linux 6.13 that is the only way to the attributes
  * of a descriptor opened with O_PATH.  Such a path leads to the descriptor's inode, even if that is
  * a symlink, and no further.
+ *
+ * A module of rdcpd has no /proc. There a directory is opened again, and a symlink has no
+ * attributes: it cannot have those that a module permits.
  */
 
 #include "copy/attr/xattrs_impl.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+#include "base/io.h"
 #include "protocol/acl.h"
 
 enum { LINK_ROOM = 32 };
@@ -23,20 +29,61 @@ static const char *format_fd_link(int fd, char to[static LINK_ROOM])
 	return to;
 }
 
+/* A path below /proc/self/fd failed. Returns the directory fd, opened again, if there is no /proc;
+ * -1: that does not help. Keeps errno then. */
+static int reopen_without_procfs(int fd)
+{
+	int err = errno, dir;
+
+	if (err != ENOENT)
+		return -1;
+	dir = RETRIED(openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	errno = err;
+	return dir;
+}
+
+static bool is_symlink_without_procfs(int fd)
+{
+	int err = errno;
+	struct stat st;
+	bool is = err == ENOENT && fstat(fd, &st) == 0 && S_ISLNK(st.st_mode);
+
+	errno = err;
+	return is;
+}
+
 ssize_t xattr_list(int fd, char *to, size_t size)
 {
 	ssize_t n = flistxattr(fd, to, size);
 	char link[LINK_ROOM];
+	int dir;
 
-	return n < 0 && errno == EBADF ? listxattr(format_fd_link(fd, link), to, size) : n;
+	if (n >= 0 || errno != EBADF)
+		return n;
+	n = listxattr(format_fd_link(fd, link), to, size);
+	if (n < 0 && is_symlink_without_procfs(fd))
+		return 0;
+	if (n < 0 && (dir = reopen_without_procfs(fd)) >= 0) {
+		n = flistxattr(dir, to, size);
+		close_fd(dir);
+	}
+	return n;
 }
 
 ssize_t xattr_get(int fd, const char *name, void *to, size_t size)
 {
 	ssize_t n = fgetxattr(fd, name, to, size);
 	char link[LINK_ROOM];
+	int dir;
 
-	return n < 0 && errno == EBADF ? getxattr(format_fd_link(fd, link), name, to, size) : n;
+	if (n >= 0 || errno != EBADF)
+		return n;
+	n = getxattr(format_fd_link(fd, link), name, to, size);
+	if (n < 0 && (dir = reopen_without_procfs(fd)) >= 0) {
+		n = fgetxattr(dir, name, to, size);
+		close_fd(dir);
+	}
+	return n;
 }
 
 mode_t xattrs_umask(int fd, mode_t umask)
@@ -64,18 +111,32 @@ mode_t xattrs_umask(int fd, mode_t umask)
 
 int xattr_put(int fd, const char *name, const void *value, size_t size)
 {
-	int rc = fsetxattr(fd, name, value, size, 0);
+	int rc = fsetxattr(fd, name, value, size, 0), dir;
 	char link[LINK_ROOM];
 
-	return rc && errno == EBADF ? setxattr(format_fd_link(fd, link), name, value, size, 0) : rc;
+	if (!rc || errno != EBADF)
+		return rc;
+	rc = setxattr(format_fd_link(fd, link), name, value, size, 0);
+	if (rc && (dir = reopen_without_procfs(fd)) >= 0) {
+		rc = fsetxattr(dir, name, value, size, 0);
+		close_fd(dir);
+	}
+	return rc;
 }
 
 int xattr_remove(int fd, const char *name)
 {
-	int rc = fremovexattr(fd, name);
+	int rc = fremovexattr(fd, name), dir;
 	char link[LINK_ROOM];
 
-	return rc && errno == EBADF ? removexattr(format_fd_link(fd, link), name) : rc;
+	if (!rc || errno != EBADF)
+		return rc;
+	rc = removexattr(format_fd_link(fd, link), name);
+	if (rc && (dir = reopen_without_procfs(fd)) >= 0) {
+		rc = fremovexattr(dir, name);
+		close_fd(dir);
+	}
+	return rc;
 }
 
 static int chmod_any_fd(int fd, mode_t mode)

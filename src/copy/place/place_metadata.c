@@ -16,10 +16,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
+
+#ifndef SYS_fchmodat2
+#define SYS_fchmodat2 452
+#endif
 
 enum {
 	SET_ID = S_ISUID | S_ISGID,
@@ -224,12 +229,34 @@ static int check_procfs(const struct place *p)
 	return -1;
 }
 
+/* Without /proc, as in a module of rdcpd: since Linux 6.6 there is a call for it; before, only a
+ * directory can be opened again. */
+static int chmod_without_procfs(const struct place *p, int fd, mode_t mode)
+{
+	int dir, rc;
+
+	if (syscall(SYS_fchmodat2, fd, "", mode, AT_EMPTY_PATH) == 0)
+		return 0;
+	if (errno != ENOSYS)
+		return -1;
+	dir = RETRIED(openat(fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+	if (dir < 0) {
+		errno = p->proc_error;
+		return -1;
+	}
+	rc = fchmod(dir, mode);
+	close_fd(dir);
+	return rc;
+}
+
 int metadata_chmod(const struct place *p, int fd, mode_t mode)
 {
 	char name[16];
 
 	if (fchmod(fd, mode) == 0)
 		return 0;
+	if (errno == EBADF && p->proc < 0)
+		return chmod_without_procfs(p, fd, mode);
 	if (check_procfs(p))
 		return -1;
 	snprintf(name, sizeof name, "%d", fd);
@@ -245,7 +272,9 @@ static int set_times(const struct place *p, int fd, const struct timespec times[
 	/* Since Linux 5.8 this call accepts O_PATH. */
 	if (errno == EBADF && utimensat(fd, "", times, AT_EMPTY_PATH) == 0)
 		return 0;
-	if ((errno != EBADF && errno != EINVAL) || check_procfs(p))
+	if (errno == EINVAL)
+		errno = EBADF;
+	if (check_procfs(p))
 		return -1;
 	snprintf(name, sizeof name, "%d", fd);
 	return utimensat(p->proc, name, times, 0);
