@@ -11,6 +11,7 @@
 #include "cmd/conductor/carrier.h"
 #include "cmd/conductor/conductor.h"
 #include "cmd/conductor/ends_command.h"
+#include "cmd/conductor/listing.h"
 #include "cmd/conductor/overlap.h"
 #include "cmd/end/end.h"
 #include "cmd/end/relay.h"
@@ -332,6 +333,10 @@ int main(int argc, char **argv)
 	case ACTION_SURVEY:
 		process_exit(survey_serve(STDIN_FILENO, STDOUT_FILENO));
 	default:
+		if (p.o.operand_count == 1 && listing_run(&p.o, p.o.operands[0]))
+			process_exit_failed(RDCP);
+		if (p.o.operand_count == 1)
+			process_exit(OUT_DONE);
 		process_exit(run_rdcp(&p));
 	}
 }

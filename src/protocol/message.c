@@ -40,6 +40,8 @@ static const char *const names[] = {
 	[MSG_FINDING] = "FINDING",
 	[MSG_TAKEN] = "TAKEN",
 	[MSG_MODULE] = "MODULE",
+	[MSG_LIST] = "LIST",
+	[MSG_ENTRY] = "ENTRY",
 };
 
 static bool is_type_known(uint8_t type)

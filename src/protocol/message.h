@@ -79,6 +79,8 @@ enum message_type {
 	 * earlier session put there. */
 	MSG_TAKEN = 79,
 	MSG_MODULE = 80, /* conductor -> rdcpd, the first frame: the module that is meant */
+	MSG_LIST = 81, /* conductor -> end at a rdcpd, in START's place: what to list */
+	MSG_ENTRY = 82, /* end at a rdcpd -> conductor: one line of a listing */
 };
 static inline bool message_is_local(uint8_t type)
 {
@@ -498,10 +500,32 @@ int msg_finding_decode(const struct frame *f, struct msg_finding *m);
 enum { MODULE_NAME_MAX = 64 };
 struct msg_module {
 	uint16_t version;
-	char name[MODULE_NAME_MAX];
+	char name[MODULE_NAME_MAX]; /* "": no module; only LIST may follow */
 };
 void msg_module_encode(struct writer *w, const struct msg_module *m);
 int msg_module_decode(const struct frame *f, struct msg_module *m);
+/* LIST has the body of WANT. */
+
+enum entry_kind {
+	ENTRY_MODULE = 1,
+	ENTRY_FILE,
+	ENTRY_DIR,
+	ENTRY_SYMLINK,
+	ENTRY_FIFO,
+	ENTRY_CHAR,
+	ENTRY_BLOCK,
+	ENTRY_SOCKET,
+};
+struct msg_entry {
+	uint8_t kind; /* enum entry_kind */
+	uint16_t mode; /* permissions, at most 07777; a module: 0, like size and mtime */
+	uint64_t size;
+	int64_t mtime; /* seconds since 1970 */
+	char name[NAME_MAX_WIRE]; /* one component; "." for the module's own directory */
+	char about[NAME_MAX_WIRE]; /* a symlink's target, or a module's comment; else "" */
+};
+void msg_entry_encode(struct writer *w, const struct msg_entry *m);
+int msg_entry_decode(const struct frame *f, struct msg_entry *m);
 
 struct msg_note {
 	uint8_t level; /* enum log_level */

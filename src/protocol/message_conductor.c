@@ -45,6 +45,36 @@ int msg_module_decode(const struct frame *f, struct msg_module *m)
 	return decoder_finish(&d);
 }
 
+void msg_entry_encode(struct writer *w, const struct msg_entry *m)
+{
+	put_u8(w, m->kind);
+	put_u16(w, m->mode);
+	put_u64(w, m->size);
+	put_u64(w, (uint64_t)m->mtime);
+	put_str(w, m->name);
+	put_str(w, m->about);
+}
+
+int msg_entry_decode(const struct frame *f, struct msg_entry *m)
+{
+	struct decoder d = decoder_of(f);
+
+	m->kind = take_u8(&d.r);
+	decoder_require(&d, m->kind >= ENTRY_MODULE && m->kind <= ENTRY_SOCKET, "kind");
+	m->mode = take_u16(&d.r);
+	decoder_require(&d, m->mode <= 07777, "mode");
+	m->size = take_u64(&d.r);
+	m->mtime = (int64_t)take_u64(&d.r);
+	take_text(&d, m->name, sizeof m->name, "name");
+	decoder_require(&d, d.r.bad || (*m->name && !strchr(m->name, '/')), "name");
+	take_text(&d, m->about, sizeof m->about, "about");
+	decoder_require(&d,
+			d.r.bad || !*m->about || m->kind == ENTRY_MODULE ||
+				m->kind == ENTRY_SYMLINK,
+			"about");
+	return decoder_finish(&d);
+}
+
 void msg_start_encode(struct writer *w, const struct msg_start *m)
 {
 	put_u16(w, m->version);

@@ -383,7 +383,7 @@ def test_documents_commands_work(bench, tmp_path, document):
     """The section of the README and the examples of rdcpd(8), on a free port."""
     text = (ROOT / document).read_text()
     text = text.split("\n## Serve")[1].split("\n## ")[0] if document == "README.md" else text.split("\n.SH EXAMPLES")[1].split("\n.SH ")[0]
-    make, serve, push, pull = [c for c in commands(text) if not re.search("alice|secrets", " ".join(c))]
+    make, serve, push, pull, *lists = [c for c in commands(text) if not re.search("alice|secrets", " ".join(c))]
     (tmp_path / "srv" / "data").mkdir(parents=True)
     (tmp_path / "tree").mkdir()
     (tmp_path / "tree" / "file").write_bytes(b"x")
@@ -391,7 +391,7 @@ def test_documents_commands_work(bench, tmp_path, document):
     serve = [w.replace("=/srv", "=srv") for w in serve]
     daemon = bench.start([program(serve[0]), "--port=0", "--address", HERE, *serve[1:]], cwd=tmp_path)
     port = daemon.expect("listening on").rsplit(":", 1)[1]
-    for words in (push, pull):
+    for words in (push, pull, *lists):
         r = bench.run([program(words[0]), *(w.replace("HOST", "%s:%s" % (HERE, port)) for w in words[1:])], cwd=tmp_path)
         assert r.code == 0, r.errors()
     assert (tmp_path / "srv" / "data" / "tree" / "file").read_bytes() == (tmp_path / "file").read_bytes() == b"x"

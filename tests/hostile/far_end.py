@@ -172,7 +172,8 @@ def local_frames(far, name):
               "PROGRESS": dict(bytes=0, total=0, files=0, total_known=2),
               "STUCK": dict(round=9, why=""), "RULE": dict(include=1, pattern="*"),
               "LISTED": dict(name="g"), "TAKEN": dict(name="g"),
-              "MODULE": dict(version=wire.VERSION, name="g"),
+              "MODULE": dict(version=wire.VERSION, name="g"), "LIST": dict(name="g"),
+              "ENTRY": dict(kind=2, mode=0, size=0, mtime=0, name="g", about=""),
               "EVENT": dict(what=6, code=0, deleted=0, size=0, change="", digest="", path="f"),
               "FINDING": dict(state=1, family=0, rdma=0, addr=bytes(16), name="pcie", subject="",
                               what="", remedy="")}[name]

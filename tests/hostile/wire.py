@@ -207,6 +207,8 @@ MESSAGES = {
                    ("change", "text"), ("digest", "text"), ("path", "text")]),
     "TAKEN": (79, [("name", "text")]),
     "MODULE": (80, [("version", "u16"), ("name", "text")]),
+    "LIST": (81, [("name", "text")]),
+    "ENTRY": (82, [("kind", "u8"), ("mode", "u16"), ("size", "u64"), ("mtime", "u64"), ("name", "text"), ("about", "text")]),
     "FINDING": (78, [("state", "u8"), ("family", "u8"), ("rdma", "u8"), ("addr", 16),
                      ("name", "text"), ("subject", "text"), ("what", "text"), ("remedy", "text")]),
 }

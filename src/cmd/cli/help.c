@@ -22,11 +22,12 @@ struct manual {
 static const struct manual manuals[] = {
 	{RDCP,
 	 "rdcp",
-	 {"rdcp [options] SRC... DST", NULL},
+	 {"rdcp [options] SRC... DST", "rdcp [options] rdma://HOST/[MODULE/PATH]", NULL},
 	 "Copy files and trees within a host or between hosts, over RDMA if both hosts\n"
 	 "have it and over TCP otherwise. SRC and DST are PATH, HOST:PATH or\n"
 	 "USER@HOST:PATH; - is stdin or stdout. rdcp starts the far end with ssh, or asks\n"
-	 "the rdcpd on HOST for it: rdma://HOST/MODULE/PATH.",
+	 "the rdcpd on HOST for it: rdma://HOST/MODULE/PATH, which it lists if there is no\n"
+	 "DST.",
 	 {{"rdcp model.bin storage2:/scratch/", "push a file"},
 	  {"rdcp -a 'storage2:/scratch/run7' .", "pull a tree; repeat to continue"},
 	  {"rdcp -a --delete a1:/data/ a2:/data", "mirror a1's tree on a2"}}},

@@ -95,6 +95,8 @@ static int refuse_url(const char *text)
 		{"scp://", "URLs are not supported; use HOST:PATH, and -P for the port of ssh"},
 		{"sftp://", "URLs are not supported; use HOST:PATH, and -P for the port of ssh"},
 		{"ssh://", "URLs are not supported; use HOST:PATH, and -P for the port of ssh"},
+		{"rdcp://", "a path at a rdcpd is rdma://HOST/MODULE/PATH"},
+		{"rdcpd://", "a path at a rdcpd is rdma://HOST/MODULE/PATH"},
 		{"rsync://", "rsync daemons are not supported; use HOST:PATH, which uses ssh"},
 	};
 
@@ -156,7 +158,7 @@ static const char *parse_authority(const char *text, struct daemon_url *u)
 		end += len;
 	}
 	u->port = (unsigned)port;
-	return *end == '/' ? end + 1 : NULL;
+	return *end == '/' ? end + 1 : *end ? NULL : end;
 }
 
 /* Parses "user@". Returns what follows, or NULL. */
@@ -174,7 +176,7 @@ static const char *parse_user(const char *text, struct daemon_url *u)
 	return text + len + 1;
 }
 
-int operand_parse_daemon(const char *text, struct daemon_url *u, const char **rest)
+static int parse_url(const char *text, struct daemon_url *u, const char **rest, bool may_be_host)
 {
 	const char *module;
 	size_t len;
@@ -183,7 +185,20 @@ int operand_parse_daemon(const char *text, struct daemon_url *u, const char **re
 	module = parse_user(text + sizeof scheme - 1, u);
 	module = module ? parse_authority(module, u) : NULL;
 	len = module ? strcspn(module, "/") : 0;
+	*rest = "";
+	if (module && len == 0 && may_be_host && !*module)
+		return check_host(text, u->host);
+	if (module && len == 0)
+		return fail_as(OUT_USAGE,
+			       "%s: the module is missing; rdcp lists the modules with %s as its "
+			       "only operand",
+			       text, text);
 	/* A module's name has the letters of a user's. */
+	if (!module && strstr(text + sizeof scheme - 1, "::") && !strchr(text, '['))
+		return fail_as(
+			OUT_USAGE,
+			"%s: write an IPv6 address in brackets: rdma://[ADDRESS]/MODULE/PATH",
+			text);
 	if (!module || len >= sizeof u->module || !user_name_is_valid(module, len))
 		return fail_as(OUT_USAGE,
 			       "%s: expected rdma://HOST/MODULE/PATH or "
@@ -192,6 +207,16 @@ int operand_parse_daemon(const char *text, struct daemon_url *u, const char **re
 	memcpy(u->module, module, len);
 	*rest = module + len + strspn(module + len, "/");
 	return check_host(text, u->host);
+}
+
+int operand_parse_daemon(const char *text, struct daemon_url *u, const char **rest)
+{
+	return parse_url(text, u, rest, false);
+}
+
+int operand_parse_listing(const char *text, struct daemon_url *u, const char **rest)
+{
+	return parse_url(text, u, rest, true);
 }
 
 /* All operands in one module have the same host. */

@@ -33,6 +33,8 @@ bool operand_is_daemon(const char *host);
 /* Parses a URL up to its module; *rest is what follows, "" for the module itself. Returns 0, or -1
  * with a failure (OUT_USAGE). */
 int operand_parse_daemon(const char *text, struct daemon_url *u, const char **rest);
+/* The same for what is only listed: the module may be missing, too (u->module ""). */
+int operand_parse_listing(const char *text, struct daemon_url *u, const char **rest);
 /* Returns 0, or -1 with a failure (OUT_USAGE). text must outlive t. */
 int operand_parse(const char *text, struct operand *t);
 /* Finds the descriptor of this process that path is another name for (/dev/stdout, /dev/fd/N, or a

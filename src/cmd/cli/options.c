@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/fail.h"
 #include "cmd/cli/amount.h"
+#include "cmd/cli/operand.h"
 
 /* What getopt_long() returns for long options: ROW or REFUSED plus the index in its table. */
 enum { ROW = 1000, REFUSED = 2000, LONG_MAX_COUNT = 512, SHORT_MAX = 256 };
@@ -485,6 +486,8 @@ static int check_operands(struct options *o)
 	if ((o->program & (RDBENCH | RDCHECK)) &&
 	    (!*first || *first == '-' || strlen(first) >= HOST_MAX))
 		return fail_as(OUT_USAGE, "\"%.60s\" is not a host name", first);
+	if (o->program == RDCP && o->operand_count == 1 && operand_is_daemon(first))
+		return 0; /* a listing */
 	if (o->operand_count < least && o->program == RDCP)
 		return fail_as(OUT_USAGE,
 			       o->operand_count ? "DST is missing after %s"

@@ -52,14 +52,13 @@ static int report_call_failure(int out)
 	return v.code;
 }
 
-static int dial_daemon(const struct call *c, struct channel **ch)
+static int dial_daemon(const struct options *o, const struct daemon_url *url, struct channel **ch)
 {
-	const struct options *o = c->o;
 	union address dialed;
 	struct psk key;
 	struct dial_opts d = {
-		.host = c->url.host,
-		.port = c->url.port ? c->url.port : o->serve.port,
+		.host = url->host,
+		.port = url->port ? url->port : o->serve.port,
 		.family = o->network.family == 4   ? AF_INET
 			  : o->network.family == 6 ? AF_INET6
 						   : 0,
@@ -69,7 +68,7 @@ static int dial_daemon(const struct call *c, struct channel **ch)
 		.key = &key,
 		.listener = "rdcpd",
 		.caller = CALLER_CONDUCTOR,
-		.user = c->url.user,
+		.user = url->user,
 	};
 	int rc = psk_from_made_file(o->key.file, &key);
 
@@ -79,16 +78,26 @@ static int dial_daemon(const struct call *c, struct channel **ch)
 	return rc;
 }
 
-static int name_module(const struct call *c, struct channel *ch)
+static int name_module(const struct options *o, const struct daemon_url *url, struct channel *ch)
 {
 	uint8_t body[MODULE_NAME_MAX + 16];
 	struct writer w = writer_of(body, sizeof body);
 	struct msg_module m = {.version = PROTOCOL_VERSION};
 
-	memcpy(m.name, c->url.module, sizeof m.name);
+	memcpy(m.name, url->module, sizeof m.name);
 	msg_module_encode(&w, &m);
 	return frame_write(ch, MSG_MODULE, body, w.used,
-			   clock_ms() + (unsigned)c->o->network.timeout_ms);
+			   clock_ms() + (unsigned)o->network.timeout_ms);
+}
+
+int daemon_open(const struct options *o, const struct daemon_url *url, struct channel **out)
+{
+	*out = NULL;
+	if (dial_daemon(o, url, out) == 0 && name_module(o, url, *out) == 0)
+		return 0;
+	channel_free(*out);
+	*out = NULL;
+	return -1;
 }
 
 static int run_call(void *ctx, int in, int out)
@@ -100,10 +109,8 @@ static int run_call(void *ctx, int in, int out)
 	signal(SIGINT, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
 	process_protect_secrets();
-	if (dial_daemon(c, &ch) || name_module(c, ch)) {
-		channel_free(ch);
+	if (daemon_open(c->o, &c->url, &ch))
 		return report_call_failure(out);
-	}
 	if (tunnel_run(ch, "", 0, in, out) == 0)
 		return OUT_DONE;
 	if (failed()->code == OUT_SOCKET)

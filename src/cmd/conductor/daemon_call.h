@@ -9,10 +9,14 @@
  */
 
 #include "cmd/cli/options.h"
+#include "cmd/cli/operand.h"
 #include "cmd/process/child.h"
+#include "session/channel/channel.h"
 
 /* url: of a module, as in struct operand. */
 int daemon_start(const struct options *o, const char *url, struct child *out);
+/* Connects in this process, and names the module. Returns 0, or -1 with a failure. */
+int daemon_open(const struct options *o, const struct daemon_url *url, struct channel **out);
 /* The host in the URL, for messages. */
 void daemon_name(const char *url, char to[static HOST_MAX]);
 

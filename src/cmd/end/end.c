@@ -17,6 +17,7 @@
 #include "base/worker.h"
 #include "cmd/end/bench_disk.h"
 #include "cmd/end/end_work.h"
+#include "cmd/end/guest_list.h"
 #include "cmd/end/notes.h"
 #include "cmd/process/process.h"
 #include "session/channel/framer.h"
@@ -43,6 +44,8 @@ struct end {
 	int clones; /* a socket to the other end; 0: none */
 	const struct guest *guest; /* NULL: an end of rdcp */
 	struct porter *porter; /* a guest's */
+	struct msg_want list; /* a guest's: what to list */
+	bool lists; /* LIST came instead of START */
 	uint64_t orders_due_ms; /* a guest's orders must be complete then (clock_ms); 0: no limit */
 	struct failure deaf; /* why the conductor's frames can't be read; OUT_DONE: they can */
 	bool verdict_sent;
@@ -85,7 +88,13 @@ static int receive_orders(struct end *e)
 	struct frame f;
 	int rc;
 
-	if (await_frame(e, &f) || orders_begin(&e->work.orders, &f))
+	if (await_frame(e, &f))
+		return -1;
+	if (e->guest && f.type == MSG_LIST) {
+		e->lists = true;
+		return msg_want_decode(&f, &e->list);
+	}
+	if (orders_begin(&e->work.orders, &f))
 		return -1;
 	do {
 		rc = await_frame(e, &f) ? -1 : orders_take(&e->work.orders, &f);
@@ -389,6 +398,18 @@ static int run_probe(struct end *e)
 	return 0;
 }
 
+static int run_list(struct end *e)
+{
+	struct failure f;
+	int rc = guest_list(e->guest, e->list.name, e->channel);
+
+	f = *failed();
+	/* The client may read slowly. */
+	guest_list_await(e->last_out);
+	send_verdict(e, rc ? &f : NULL, "");
+	return rc ? fail_again(&f) : 0;
+}
+
 static int run_end_work(void *ctx)
 {
 	const struct stopper stopper = {.stop = is_process_cancelled};
@@ -404,6 +425,8 @@ static int run_end_work(void *ctx)
 	e->work.result.ctx = e;
 	if (orders_have(&e->work.orders, START_PROBE))
 		return run_probe(e);
+	if (e->lists)
+		return run_list(e);
 	if (bench_disk_open(&e->work.orders, &stopper, &e->disk) || end_work_begin(&e->work) ||
 	    open_end_session(e, host)) {
 		f = *failed();

@@ -68,6 +68,15 @@ static int check_role(const struct guest *g, const struct orders *o)
 	return 0;
 }
 
+int guest_check_list(const struct guest *g, const char *path)
+{
+	if (g->refusal.code != OUT_DONE)
+		return fail_again(&g->refusal);
+	if (!g->may_read)
+		return fail("module %s is write only", g->module);
+	return check_name(g, path);
+}
+
 int guest_check(const struct guest *g, struct orders *o)
 {
 	const char *refused = find_refused(g, o);

@@ -11,6 +11,11 @@
 #include "base/address.h"
 #include "cmd/end/orders.h"
 
+/* A module, as LIST without a module shows it. */
+struct guest_module {
+	const char *name, *comment;
+};
+
 struct guest {
 	int door; /* lanes come through this socket (session/connect/porter.h) */
 	unsigned port; /* of rdcpd */
@@ -18,11 +23,16 @@ struct guest {
 	const char *module; /* name, for messages */
 	bool may_read, may_write, may_delete; /* what a client may do in the module */
 	bool must_encrypt, fsync; /* this end demands that, whatever the client says */
+	/* what this client may see; of no use to a client that names a module */
+	const struct guest_module *listed;
+	unsigned listed_count;
 	struct failure refusal; /* why this client gets nothing; OUT_DONE: it may go on */
 };
 
 /* Checks the orders, and changes those that mean something else to a guest. Returns 0, or -1 with a
  * failure. */
 int guest_check(const struct guest *g, struct orders *o);
+/* Checks that the client may list path in the module. Returns 0, or -1 with a failure. */
+int guest_check_list(const struct guest *g, const char *path);
 
 #endif

@@ -39,6 +39,7 @@ int module_parse(const char *text, struct module *m)
 	size_t len = strcspn(text, "=");
 
 	memset(m, 0, sizeof *m);
+	m->list = true;
 	if (text[len] != '=' || !module_name_is_valid(text, len))
 		return fail_as(OUT_USAGE,
 			       "--module %s: expected NAME=DIR, with a name of at most %d letters, "

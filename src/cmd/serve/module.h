@@ -20,6 +20,8 @@ struct module {
 	bool fsync; /* as if each client had said --fsync */
 	char users[MODULE_USERS_MAX]; /* names that may use it, with blanks; "": everybody */
 	struct host_rules allow, deny;
+	bool list; /* clients see it in the list of modules */
+	char comment[TEXT_MAX]; /* which they see there, too */
 };
 
 bool module_name_is_valid(const char *name, size_t len);

@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "cmd/cli/options.h"
 #include "cmd/end/end.h"
 #include "cmd/end/tunnel.h"
 #include "cmd/serve/confine.h"
@@ -116,6 +117,21 @@ static void read_module(struct session_child *c, struct admitted *a)
 		leave_stranger(a);
 }
 
+/* Only what this client may use. */
+static void list_modules(const struct session_child *c, struct admitted *a)
+{
+	static struct guest_module listed[MODULES_MAX];
+	struct guest *g = &a->guest;
+
+	for (unsigned i = 0; i < c->module_count; i++)
+		if (c->modules[i].list && module_admit(&c->modules[i], a->user, &a->peer) == 0)
+			listed[g->listed_count++] = (struct guest_module){
+				.name = c->modules[i].name,
+				.comment = c->modules[i].comment,
+			};
+	g->listed = listed;
+}
+
 /* Runs in the end's own process. */
 static int run_guest(struct session_child *c, struct admitted *a, int in, int out)
 {
@@ -125,6 +141,8 @@ static int run_guest(struct session_child *c, struct admitted *a, int in, int ou
 	g->door = c->door;
 	g->port = c->port;
 	g->module = a->module.name;
+	if (!*a->module.name)
+		list_modules(c, a);
 	if (!m) {
 		fail_as(OUT_NO_SOURCE, "there is no module %s", a->module.name);
 		g->refusal = *failed();

@@ -25,7 +25,8 @@ def test_honest_far_end_is_accepted(arena):
     ("error_of_escapes", [11]), ("extra_file", [12])] +
     [("local_frames:" + name, [12]) for name in
      ("START", "WANT", "GO", "CANCEL", "DETOUR", "LISTENING", "NOTE", "VERDICT", "PROGRESS",
-      "STUCK", "RULE", "LISTED", "EVENT", "FINDING", "TAKEN", "MODULE")],
+      "STUCK", "RULE", "LISTED", "EVENT", "FINDING", "TAKEN", "MODULE", "LIST",
+      "ENTRY")],
     ids=lambda x: x if isinstance(x, str) else "")
 def test_hostile_far_end_fails_rdcp(arena, scenario, codes):
     """rdcp fails in time, with messages that are safe for its terminal; the target is unchanged."""

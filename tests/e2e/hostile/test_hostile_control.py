@@ -53,6 +53,8 @@ ANYTHING = {
     "LISTED": dict(name="more"),
     "TAKEN": dict(name="more"),
     "MODULE": dict(version=wire.VERSION, name="more"),
+    "LIST": dict(name="more"),
+    "ENTRY": dict(kind=2, mode=0, size=0, mtime=0, name="f", about=""),
     "EVENT": dict(what=1, code=0, deleted=0, size=0, change="", digest="", path="f"),
     "CANCEL-0": dict(signo=0),
     "CANCEL-255": dict(signo=255),
@@ -89,7 +91,7 @@ def test_message_out_of_order_fails_a_sink(arena, state, what):
 
 @pytest.mark.parametrize("what", ["OFFER", "CHOICE", "NOROUTE-2", "LANE_STORED", "FILE_RESULT",
                                   "STORED", "ANSWERS", "CELLS", "END", "DONE", "START", "RULE",
-                                  "LISTED", "EVENT", "TAKEN", "MODULE"])
+                                  "LISTED", "EVENT", "TAKEN", "MODULE", "LIST", "ENTRY"])
 def test_message_out_of_order_fails_a_source(arena, what):
     e = arena.source().orders()
     e.open()

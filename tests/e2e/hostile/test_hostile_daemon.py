@@ -233,6 +233,58 @@ def test_second_module_is_refused(served):
     fails(e, 12)
 
 
+# ---- listings -----------------------------------------------------------------------------------------------------
+
+def listing(served, *messages, module="ro"):
+    """What a client gets that sends these: the names of the entries, and the verdict."""
+    e = served.guest(SOURCE, module=module)
+    e.greeting()
+    for message in messages:
+        e.frames.write(message)
+    said = e.frames.verdict()
+    return [m["name"] for name, m in e.frames.got if name == "ENTRY"], said
+
+
+def ask(path):
+    return wire.message("LIST", name=path)
+
+
+OUTSIDE_LISTS = ["..", "../", "a/../..", "/", "/etc/", "//", "./..", "../rw/", "x/../../rw/"]
+
+
+def test_lists_outside_the_module_are_refused(served):
+    for path in OUTSIDE_LISTS:
+        print(repr(path))
+        names, said = listing(served, ask(path))
+        assert names == [] and said["code"] == 1, said
+
+
+def test_lists_that_get_nothing(served):
+    for module, path, code in (("none", "", 3), ("ro", "none", 3), ("ro", "n" * 4095, 11), ("", "ro", 3), ("", "/", 3)):
+        print(repr(module), repr(path[:9]))
+        names, said = listing(served, ask(path), module=module)
+        assert names == [] and said["code"] == code, said
+
+
+def test_malformed_lists_are_refused(served):
+    for message in (ask("n" * 4096), ask(b"a\0b"), ask("")[:-1] + b"\1", b"\1" + ask("")[1:], wire.message("ENTRY", kind=2, mode=0, size=0, mtime=0, name="f", about="")):
+        names, said = listing(served, message)
+        assert names == [] and (said is None or said["code"] == 12), said
+
+
+def test_a_list_is_the_only_order(served):
+    names, said = listing(served, ask(""), ask(""), wire.message("GO"))
+    assert said["code"] == 0
+    e = served.source()
+    e.greeting()
+    e.frames.send("START", **e.start_values)
+    e.frames.send("LIST", name="")
+    fails(e, 12)
+    e = served.guest(SOURCE, module="")
+    e.orders()
+    fails(e, 3)
+
+
 # ---- orders --------------------------------------------------------------------------------------------------------
 
 def test_invalid_orders_are_refused(served):

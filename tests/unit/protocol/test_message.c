@@ -241,6 +241,14 @@ static void each_field_has_its_range(void **state)
 		{MSG_LISTED, 0, 2, NAME_MAX_WIRE, "LISTED from the peer: name"},
 		{MSG_TAKEN, 0, 2, NAME_MAX_WIRE, "TAKEN from the peer: name"},
 		{MSG_MODULE, 2, 2, MODULE_NAME_MAX, "name"},
+		{MSG_LIST, 0, 2, NAME_MAX_WIRE, "LIST from the peer: name"},
+		{MSG_ENTRY, 0, 1, 0, "kind"},
+		{MSG_ENTRY, 0, 1, ENTRY_SOCKET + 1, "kind"},
+		{MSG_ENTRY, 0, 1, ENTRY_FILE, "about"},
+		{MSG_ENTRY, 1, 2, 010000, "mode"},
+		{MSG_ENTRY, 19, 2, NAME_MAX_WIRE, "name"},
+		{MSG_ENTRY, 22, 1, '/', "name"},
+		{MSG_ENTRY, 25, 2, NAME_MAX_WIRE, "about"},
 		{MSG_EVENT, 0, 1, 0, "what"},
 		{MSG_EVENT, 0, 1, EVENT_NODE + 1, "what"},
 		{MSG_EVENT, 2, 1, 2, "deleted"},
@@ -786,7 +794,7 @@ static void frame_heads_are_checked(void **state)
 
 	(void)state;
 	for (unsigned t = 0; t < 256; t++) {
-		bool known = (t >= 1 && t <= 18) || (t >= 64 && t <= 80);
+		bool known = (t >= 1 && t <= 18) || (t >= 64 && t <= 82);
 
 		frame_head_encode((uint8_t)t, FRAME_BODY_MAX, head);
 		assert_int_equal(frame_head_decode(head, &type, &len), known ? 0 : -1);

@@ -28,6 +28,7 @@ union any_message {
 	struct msg_want want;
 	struct msg_rule rule;
 	struct msg_module module;
+	struct msg_entry entry;
 	struct msg_event event;
 	struct msg_finding finding;
 	struct msg_note note;
@@ -90,11 +91,14 @@ static inline int recode(const struct frame *f, union any_message *m, struct wri
 	case MSG_WANT:
 	case MSG_LISTED:
 	case MSG_TAKEN:
+	case MSG_LIST:
 		RECODE(want);
 	case MSG_RULE:
 		RECODE(rule);
 	case MSG_MODULE:
 		RECODE(module);
+	case MSG_ENTRY:
+		RECODE(entry);
 	case MSG_EVENT:
 		RECODE(event);
 	case MSG_FINDING:

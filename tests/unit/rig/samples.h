@@ -289,6 +289,25 @@ static inline void sample_module(enum sample_size size, struct writer *w)
 	msg_module_encode(w, &m);
 }
 
+static inline void sample_entry(enum sample_size size, struct writer *w)
+{
+	static struct msg_entry m;
+
+	m = (struct msg_entry){
+		.kind = OF(ENTRY_MODULE, ENTRY_SYMLINK, ENTRY_SYMLINK),
+		.mode = OF(0, 0640, 07777),
+		.size = OF(0, 0x0102030405060708, UINT64_MAX),
+		.mtime = OF(0, 0x1112131415161718, -1),
+	};
+	TEXT("file", m.name);
+	TEXT("target", m.about);
+	if (!*m.name)
+		m.name[0] = '.';
+	for (char *p = m.name; (p = strchr(p, '/')) != NULL;)
+		*p = '_';
+	msg_entry_encode(w, &m);
+}
+
 static inline void sample_start(enum sample_size size, struct writer *w)
 {
 	struct msg_start m = {
@@ -648,6 +667,8 @@ static const struct sample samples[] = {
 	{MSG_FINDING, sample_finding},
 	{MSG_TAKEN, sample_want},
 	{MSG_MODULE, sample_module},
+	{MSG_LIST, sample_want},
+	{MSG_ENTRY, sample_entry},
 	{0, sample_records},
 };
 enum { SAMPLE_COUNT = sizeof samples / sizeof *samples };

@@ -77,6 +77,37 @@ static void modules_of_a_daemon_are_hosts(void **state)
 	assert_false(operand_is_daemon("rdma:/x"));
 }
 
+static void listed(const char *text, const char *host, unsigned port, const char *module,
+		   const char *path)
+{
+	struct daemon_url u;
+	const char *rest;
+
+	assert_int_equal(operand_parse_listing(text, &u, &rest), 0);
+	assert_string_equal(u.host, host);
+	assert_int_equal(u.port, port);
+	assert_string_equal(u.module, module);
+	assert_string_equal(rest, path);
+}
+
+static void a_listing_needs_no_module(void **state)
+{
+	struct daemon_url u;
+	const char *rest;
+
+	(void)state;
+	listed("rdma://h", "h", 0, "", "");
+	listed("rdma://h/", "h", 0, "", "");
+	listed("rdma://[::1]:7/", "::1", 7, "", "");
+	listed("rdma://h/m", "h", 0, "m", "");
+	listed("rdma://h/m/d/", "h", 0, "m", "d/");
+	listed("rdma://h/m/100% ?#", "h", 0, "m", "100% ?#");
+	assert_int_equal(operand_parse_listing("rdma://", &u, &rest), -1);
+	assert_int_equal(operand_parse_listing("rdma:///d", &u, &rest), -1);
+	assert_int_equal(operand_parse_listing("rdma://h//d", &u, &rest), -1);
+	assert_int_equal(operand_parse_listing("rdma://h:x", &u, &rest), -1);
+}
+
 static void refused(const char *text, const char *why)
 {
 	struct operand t;
@@ -96,8 +127,11 @@ static void malformed_targets_are_refused(void **state)
 	(void)state;
 	refused("", "empty");
 	refused("rdma://", "expected rdma://HOST");
-	refused("rdma://h", "expected rdma://HOST");
-	refused("rdma://h/", "expected rdma://HOST");
+	refused("rdma://h", "the module is missing");
+	refused("rdma://h/", "the module is missing");
+	refused("rdma://h//p", "the module is missing");
+	refused("rdma://fe80::1/m", "in brackets");
+	refused("rdcp://h/m", "rdma://HOST");
 	refused("rdma:///m", "expected rdma://HOST");
 	refused("rdma://h:0/m", "expected rdma://HOST");
 	refused("rdma://h:65536/m", "expected rdma://HOST");
@@ -177,6 +211,7 @@ int main(void)
 		cmocka_unit_test(local_names_are_recognized),
 		cmocka_unit_test(remote_names_are_split),
 		cmocka_unit_test(modules_of_a_daemon_are_hosts),
+		cmocka_unit_test(a_listing_needs_no_module),
 		cmocka_unit_test(malformed_targets_are_refused),
 		cmocka_unit_test(dash_is_stdio),
 		cmocka_unit_test(descriptor_names_are_recognized),

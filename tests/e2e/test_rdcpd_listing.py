@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rdcp with only a SRC at a rdcpd lists it: the modules, a directory, or one file."""
+
+import json
+import os
+import re
+import subprocess
+
+import pytest
+
+from daemons import private_memory
+from hosts import program, wait_until
+
+pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+
+
+@pytest.fixture
+def filled(daemon, tmp_path):
+    top = tmp_path / "ro"
+    (top / "d" / "e").mkdir(parents=True)
+    (top / "d" / "file").write_bytes(b"12345")
+    (top / "d" / "file").chmod(0o4640)
+    os.utime(top / "d" / "file", (10 ** 9, 10 ** 9))
+    (top / "d" / "link").symlink_to("file")
+    (top / "to-d").symlink_to("d")
+    os.mkfifo(top / "d" / "fifo")
+    (top / "d" / "\x1b[2J \xff\n".encode("latin-1").decode("latin-1")).write_bytes(b"")
+    return daemon
+
+
+def listed(daemon, path, *options, code=0):
+    r = daemon.copy(*options, daemon.url(path))
+    assert r.code == code, r.errors()
+    assert code == 0 or r.out == b""
+    return r
+
+
+def entries(daemon, path):
+    found = [json.loads(line) for line in listed(daemon, path, "--json").out.splitlines()]
+    assert all(e["v"] == 1 for e in found)
+    return {e["name"]: e for e in found}
+
+
+def test_modules_are_listed(daemon):
+    assert listed(daemon, "").out.decode().split() == ["rw", "wo", "ro"]
+    assert entries(daemon, "")["ro"] == {"v": 1, "type": "module", "name": "ro", "comment": ""}
+    r = daemon.copy(daemon.url("")[:-1])
+    assert r.code == 0 and b"rw" in r.out, r.errors()
+
+
+def test_a_directory_is_listed(filled, tmp_path):
+    found = entries(filled, "ro/d/")
+    assert len(found) == 5
+    assert found["file"] == {"v": 1, "type": "entry", "name": "file", "what": "file", "mode": "4640", "size": 5, "mtime": 10 ** 9}
+    assert found["link"]["target"] == "file" and found["link"]["what"] == "symlink"
+    assert found["e"]["what"] == "dir" and found["fifo"]["what"] == "fifo"
+    assert entries(filled, "ro/to-d/") == found
+    assert set(entries(filled, "ro")) == set(entries(filled, "ro/")) == {"d", "to-d"}
+
+
+def test_the_text_of_a_listing(filled):
+    out = listed(filled, "ro/d/").out
+    assert re.search(rb"^-rwSr-----              5 2001/09/0[89] \d\d:\d\d:40 file$", out, re.M), out
+    assert re.search(rb"^l.{9}              4 .{19} link -> file$", out, re.M), out
+    assert b"\x1b" not in out and len(out.splitlines()) == 5
+
+
+def test_one_file_is_listed(filled):
+    assert list(entries(filled, "ro/d/file")) == ["file"]
+    assert entries(filled, "ro/d")["d"]["what"] == "dir"
+    assert entries(filled, "ro/to-d")["to-d"]["target"] == "d"
+
+
+@pytest.mark.parametrize("path, code, why", [
+    ("ro/none", 3, "No such file"), ("ro/none/", 3, "No such file"), ("ro/d/file/", 3, "Not a directory"), ("none/", 3, "no module none"),
+    ("wo/", 11, "write only"), ("ro/../rw/", 1, "leads out"), ("ro/d/../..", 1, "leads out")])
+def test_what_cannot_be_listed(filled, path, code, why):
+    assert why in listed(filled, path, code=code).errors()
+
+
+def test_nothing_outside_is_listed(daemon, tmp_path):
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "secret-file").write_bytes(b"x")
+    (tmp_path / "ro" / "up").symlink_to("../secret")
+    (tmp_path / "ro" / "abs").symlink_to(tmp_path / "secret")
+    for path in ("ro/up/", "ro/abs/", "ro/up/secret-file", "ro/abs/secret-file"):
+        r = daemon.copy(daemon.url(path))
+        assert r.code == 3 and b"secret-file" not in r.out, (path, r.errors())
+
+
+def test_a_listing_takes_no_memory(daemon, tmp_path):
+    """A client that reads nothing: the daemon waits, and holds no more than one entry."""
+    for i in range(3000):
+        (tmp_path / "ro" / ("%04d" % i + "n" * 200)).touch()
+    run = subprocess.Popen(daemon.argv(daemon.url("ro/")), stdout=subprocess.PIPE)
+    try:
+        wait_until(lambda: len(daemon.children()) == 2)
+        before = max(private_memory(p) for p in daemon.children())
+        assert before < 8 << 20
+        out = run.communicate(timeout=60)[0]
+    finally:
+        run.kill()
+        run.wait()
+    assert run.returncode == 0 and len(out.splitlines()) == 3000
+    wait_until(lambda: daemon.children() == [])
+
+
+def test_options_that_a_listing_does_not_have(bench, daemon):
+    assert "DST is missing" in listed(daemon, "ro/", "-r", code=1).errors()
+    r = bench.run([program("rdcp"), daemon.url("ro/")])
+    assert r.code == 1 and "--key-file" in r.errors()
