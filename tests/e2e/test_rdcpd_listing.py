@@ -48,6 +48,22 @@ def test_modules_are_listed(daemon):
     assert r.code == 0 and b"rw" in r.out, r.errors()
 
 
+def test_modules_that_a_client_may_not_see_are_left_out(bench, daemon, tmp_path):
+    config = tmp_path / "config"
+    section = "[%%s]\npath = %s\n" % (tmp_path / "ro")
+    config.write_text("address = 127.0.0.1\nport = 0\nkey file = %s\n" % daemon.key + section % "seen" + "comment = \x1b ours\n" +
+                      section % "unlisted" + "list = no\n" + section % "foreign" + "users = alice\n" +
+                      section % "far" + "hosts deny = 127.0.0.0/8\n")
+    run = bench.start([program("rdcpd"), "--config", config])
+    port = int(run.expect("listening on").rsplit(":", 1)[1])
+    r = bench.run(daemon.argv("rdma://127.0.0.1:%d" % port))
+    assert r.code == 0 and r.out == b"seen           \t\\x1b ours\n", (r.out, r.errors())
+    r = bench.run(daemon.argv("rdma://127.0.0.1:%d/unlisted/" % port))
+    assert r.code == 0, r.errors()
+    r = bench.run(daemon.argv("rdma://127.0.0.1:%d/foreign/" % port))
+    assert r.code == 40 and r.out == b"", r.errors()
+
+
 def test_a_directory_is_listed(filled, tmp_path):
     found = entries(filled, "ro/d/")
     assert len(found) == 5

@@ -16,7 +16,16 @@
 #include "base/log.h"
 #include "session/channel/key_ring.h"
 
-enum key_kind { KEY_PATH, KEY_ADDRESS, KEY_PORT, KEY_YES, KEY_NO, KEY_USERS, KEY_HOSTS };
+enum key_kind {
+	KEY_PATH,
+	KEY_COMMENT,
+	KEY_ADDRESS,
+	KEY_PORT,
+	KEY_YES,
+	KEY_NO,
+	KEY_USERS,
+	KEY_HOSTS
+};
 
 /* KEY_NO: yes means false. */
 struct key_row {
@@ -34,6 +43,8 @@ static const struct key_row key_rows[] = {
 	{"key file", KEY_PATH, DAEMON(key_file)},
 	{"secrets file", KEY_PATH, DAEMON(secrets)},
 	{"path", KEY_PATH, MODULE(path)},
+	{"comment", KEY_COMMENT, MODULE(comment)},
+	{"list", KEY_YES, MODULE(list)},
 	{"read only", KEY_NO, MODULE(may_write)},
 	{"write only", KEY_NO, MODULE(may_read)},
 	{"delete", KEY_YES, MODULE(may_delete)},
@@ -134,6 +145,8 @@ static int set_value(struct parser *p, const struct key_row *row, const char *va
 	switch (row->kind) {
 	case KEY_PATH:
 		return set_path(value, at);
+	case KEY_COMMENT:
+		return set_text(value, at, TEXT_MAX);
 	case KEY_ADDRESS:
 		return set_text(value, at, CONFIG_ADDRESS_MAX);
 	case KEY_PORT:
@@ -239,7 +252,7 @@ static int begin_section(struct parser *p, const char *line)
 		return fail_as(OUT_USAGE, "more than %d modules", MODULES_MAX);
 	m = &p->c->modules[p->c->module_count];
 	memcpy(m->name, line + 1, len);
-	m->may_read = true;
+	m->may_read = m->list = true;
 	if (module_find(p->c->modules, p->c->module_count, m->name))
 		return fail_as(OUT_USAGE, "module %s is given twice", m->name);
 	p->c->module_count++;
