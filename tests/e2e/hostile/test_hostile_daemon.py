@@ -363,7 +363,7 @@ if COUNT > 1:
 
 PATHS = ["..", "../f", "../outside/f", "sub/../../f", "sub/..", "/f", "/etc/passwd", "//f", "up/f", "up/outside/f", "abs/f", "out",
          "self/etc/passwd", "loop", "loop/f", "./../f", "sub/./../../f", "~/f", "~root/f", "*", "[a-z]", "proc/self/cwd/f",
-         "/proc/self/root", "/proc/self/fd/0", "/dev/fd/0", "dev/null", ".sluice.marker", "f/g", "d/" * 2000 + "f", "x" * 256,
+         "/proc/self/root", "/proc/self/fd/0", "/dev/fd/0", "dev/null", ".sluice.marker", "f/g", "d/" * 200 + "f", "x" * 256,
          b"f\xff", b"\x1b[2J"]
 
 
