@@ -57,7 +57,7 @@ def test_little_free_space(name):
 @pytest.mark.parametrize("name", share(["tree-push", "tree-pull", "tree-local"], 1))
 def test_small_empty_disks(name):
     """An empty disk, from 16 KiB and 2 inodes upwards."""
-    sizes = [PAGE * 4 << n for n in range(12)]
+    sizes = [PAGE * n for n in (*range(4, 32), *(32 << n for n in range(9)))]
     try_all(name, [Tmpfs(bytes_=n) for n in sizes], 2)
     codes = try_all(name, [Tmpfs(bytes_=n, inodes=i) for n in sizes for i in (2, 3, 4, 8, 16, 64)], 3)
     assert codes <= {0, 11, 23}, codes

@@ -86,6 +86,16 @@ def test_little_locked_memory(name):
         assert not found, (str(limit), run.texts, found)
 
 
+@pytest.mark.parametrize("name", ["roce-push", "roce-local"])
+def test_little_locked_memory_for_an_adapter(name):
+    """Even root has the limit. Over RDMA with less memory, or over TCP."""
+    for value in (0, 4096, 1 << 20):
+        words = ["prlimit", "--memlock=%d:%d" % (value, value)]
+        words += ["setpriv", "--inh-caps=-all", "--bounding-set=-sys_resource,-ipc_lock"] if not USER else []
+        run, found = ORACLE.judge(name, Limit("all", words, kind="ENOMEM"), codes={0})
+        assert not found and "locked memory" in run.texts[0], (value, run.texts, found)
+
+
 @pytest.mark.needs("root", why="root becomes somebody who has no other processes")
 @pytest.mark.timeout(300 * COUNT)
 @pytest.mark.parametrize("name", ["file-push", "file-local", "stream-files", "stream-commands"])

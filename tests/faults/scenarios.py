@@ -695,6 +695,11 @@ class Relay(Files):
 
     name = "stream-relay"
 
+    def make(self, top):
+        super().make(top)
+        # Another run may get the same free port: with the same key it would take this run's stream.
+        put(top + "/key", b"sluice-key-1:" + os.urandom(32).hex().encode() + b"\n", mode=0o600)
+
     def commands(self, bin_):
         source = super().commands(bin_)[1]
         port = free_port()
