@@ -96,6 +96,7 @@ struct serve_options {
 	unsigned module_count;
 	const char *config; /* rdcpd: its configuration file, or NULL */
 	bool only_checks; /* rdcpd: --check-config */
+	bool log_json; /* rdcpd: of transfers */
 	unsigned port; /* rdcp: of daemons; rdcpd: to listen at, or PORT_NOT_GIVEN */
 };
 struct measure_options { /* rdbench */

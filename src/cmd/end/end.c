@@ -236,6 +236,8 @@ static void send_verdict(struct end *e, const struct failure *f, const char *hos
 		snprintf(v->text, sizeof v->text, "%.*s", (int)sizeof v->text - 1, f->text);
 		snprintf(v->host, sizeof v->host, "%s", host[0] ? host : e->work.orders.m.host);
 	}
+	if (e->guest)
+		guest_record_work(e->guest, &e->work.orders, v);
 	msg_verdict_encode(&w, v);
 	send_to_conductor(e, MSG_VERDICT, &w);
 }

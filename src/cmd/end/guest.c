@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/end/guest.h"
 
+#include <stdio.h>
 #include <string.h>
 #include "base/fail.h"
 
@@ -100,4 +101,22 @@ int guest_check(const struct guest *g, struct orders *o)
 	/* No ~ and no patterns: these belong to an account and its shell. */
 	o->m.flags &= ~START_FAR;
 	return 0;
+}
+
+void guest_record_work(const struct guest *g, const struct orders *o, const struct msg_verdict *v)
+{
+	struct guest_record *r = g->record;
+	const char *path = o->m.role == ROLE_SINK ? o->m.target
+			   : o->want_count > 0    ? o->wants[0]
+						  : "";
+
+	if (!r)
+		return;
+	snprintf(r->path, sizeof r->path, "%.*s", GUEST_PATH_MAX - 1, path);
+	snprintf(r->text, sizeof r->text, "%s", v->text);
+	r->files = v->total.files;
+	r->bytes = v->total.bytes;
+	r->ns = v->ns;
+	r->transport = v->transport;
+	r->role = o->m.role;
 }

@@ -16,6 +16,17 @@ struct guest_module {
 	const char *name, *comment;
 };
 
+enum { GUEST_PATH_MAX = 1024 };
+/* What a guest says that it did, in memory that it shares with the process that logs it. Zeros
+ * until its work ends. */
+struct guest_record {
+	uint8_t role; /* 0: it received no orders */
+	uint8_t transport;
+	uint64_t files, bytes, ns;
+	char path[GUEST_PATH_MAX]; /* in the module; the first one, cut off if it is longer */
+	char text[TEXT_MAX]; /* why it failed, "" if it did not */
+};
+
 struct guest {
 	int door; /* lanes come through this socket (session/connect/porter.h) */
 	unsigned port; /* of rdcpd */
@@ -26,6 +37,7 @@ struct guest {
 	/* what this client may see; of no use to a client that names a module */
 	const struct guest_module *listed;
 	unsigned listed_count;
+	struct guest_record *record; /* NULL: nobody wants it */
 	struct failure refusal; /* why this client gets nothing; OUT_DONE: it may go on */
 };
 
@@ -34,5 +46,8 @@ struct guest {
 int guest_check(const struct guest *g, struct orders *o);
 /* Checks that the client may list path in the module. Returns 0, or -1 with a failure. */
 int guest_check_list(const struct guest *g, const char *path);
+
+/* Fills in g->record when the work has ended. */
+void guest_record_work(const struct guest *g, const struct orders *o, const struct msg_verdict *v);
 
 #endif

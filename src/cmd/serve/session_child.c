@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -19,6 +20,7 @@
 #include "cmd/end/end.h"
 #include "cmd/end/tunnel.h"
 #include "cmd/serve/confine.h"
+#include "cmd/serve/transfer_log.h"
 #include "session/channel/framer.h"
 #include "session/connect/strangers.h"
 
@@ -28,6 +30,7 @@ struct admitted {
 	struct channel *ch;
 	struct framer framer;
 	char from[80 + USER_NAME_MAX + 8]; /* address and user */
+	char address[80];
 	union address peer;
 	char user[USER_NAME_MAX];
 	struct msg_module module;
@@ -89,6 +92,7 @@ static void admit_client(struct session_child *c, struct admitted *a)
 		a->guest.reached = local;
 		a->peer = peer;
 		address_text(&peer, a->from, sizeof a->from);
+		address_text(&peer, a->address, sizeof a->address);
 	}
 	channel_set_peer(a->ch, a->from);
 	channel_set_ring(a->ch, c->keys);
@@ -165,6 +169,19 @@ static int run_guest(struct session_child *c, struct admitted *a, int in, int ou
 	return end_run(in, out, false);
 }
 
+/* Memory that a forked end shares with this process. */
+static struct guest_record *share_record(void)
+{
+	static struct guest_record nothing;
+	void *at = mmap(NULL, sizeof nothing, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
+			-1, 0);
+
+	if (at != MAP_FAILED)
+		return at;
+	log_warn("what a client does cannot be logged: %m");
+	return &nothing;
+}
+
 static pid_t start_guest(struct session_child *c, struct admitted *a, int *in, int *out)
 {
 	pid_t parent = getpid(), pid;
@@ -193,20 +210,18 @@ static pid_t start_guest(struct session_child *c, struct admitted *a, int *in, i
 	return pid;
 }
 
-static void report_session(const struct admitted *a, pid_t pid)
+static void report_session(const struct session_child *c, const struct admitted *a, pid_t pid)
 {
-	int status = 0;
+	struct transfer t = {
+		.from = a->address,
+		.user = a->user,
+		.module = a->module.name,
+		.record = a->guest.record,
+	};
 
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+	while (waitpid(pid, &t.status, 0) < 0 && errno == EINTR)
 		;
-	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
-		log_info("%s, module %s: done", a->from, a->module.name);
-	else if (WIFEXITED(status))
-		log_info("%s, module %s: exit code %d", a->from, a->module.name,
-			 WEXITSTATUS(status));
-	else
-		log_warn("%s, module %s: the end was killed by signal %d", a->from, a->module.name,
-			 WTERMSIG(status));
+	transfer_log(&t, c->json);
 }
 
 void session_child_run(struct session_child *c)
@@ -220,11 +235,12 @@ void session_child_run(struct session_child *c)
 	end_with(getppid());
 	admit_client(c, &a);
 	read_module(c, &a);
+	a.guest.record = share_record();
 	pid = start_guest(c, &a, &in, &out);
 	rest = framer_rest(&a.framer, &len);
 	if (tunnel_run(a.ch, rest, len, in, out))
 		log_at(failed()->code == OUT_SOCKET ? LOG_WARN : LOG_DEBUG, "%s: %s", a.from,
 		       failed()->text);
-	report_session(&a, pid);
+	report_session(c, &a, pid);
 	_exit(OUT_DONE);
 }

@@ -22,6 +22,7 @@ struct session_child {
 	const struct module *modules;
 	unsigned module_count;
 	unsigned port;
+	bool json; /* log lines are JSON */
 };
 
 /* In a forked process that has no other descriptors than these and stdio. */
