@@ -116,6 +116,7 @@ void transfer_log(const struct transfer *t, bool json)
 	describe_result(t, &r, result, sizeof result);
 	describe_work(&r, work, sizeof work);
 	/* Not info: an administrator wants to see these without asking. */
-	log_warn("%s%s%s, module %s: %s%s", t->from, strcmp(t->user, "-") == 0 ? "" : ", user ",
-		 strcmp(t->user, "-") == 0 ? "" : t->user, t->module, result, work);
+	log_warn("%s%s%s, %s%s: %s%s", t->from, strcmp(t->user, "-") == 0 ? "" : ", user ",
+		 strcmp(t->user, "-") == 0 ? "" : t->user,
+		 *t->module ? "module " : "list of modules", t->module, result, work);
 }
