@@ -2,10 +2,12 @@
 /* rdcpd: serve directories to rdcp. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include "base/fail.h"
 #include "base/log.h"
 #include "cmd/process/process.h"
+#include "cmd/serve/alone.h"
 #include "cmd/serve/serve.h"
 #include "session/channel/openssl.h"
 
@@ -13,13 +15,16 @@ int main(int argc, char **argv)
 {
 	static struct options o;
 	static struct server s = {.options = &o};
+	static struct alone_key key;
+	bool alone;
 	int rc;
 
 	process_parse_options(&o, RDCPD, argc, argv);
 	process_protect_secrets();
 	process_raise_descriptors();
 	s.family = o.network.family == 4 ? AF_INET : o.network.family == 6 ? AF_INET6 : 0;
-	if (settings_load(&o, &s.settings))
+	alone = alone_is_meant(&o);
+	if (alone ? alone_load(&o, &key, &s.settings) : settings_load(&o, &s.settings))
 		process_exit_failed(RDCPD);
 	if (o.serve.only_checks) {
 		settings_free(s.settings);
@@ -30,6 +35,11 @@ int main(int argc, char **argv)
 	if (!o.output.quiet)
 		fprintf(stderr, "%s: listening on %s:%u\n", program_name(RDCPD),
 			s.settings->address[0] ? s.settings->address : "*", s.port);
+	if (alone) {
+		alone_print(&s, &key);
+		s.options = NULL;
+	}
+	explicit_bzero(&key, sizeof key);
 	rc = serve_run(&s);
 	settings_free(s.settings);
 	options_free(&o);

@@ -51,7 +51,7 @@ static const struct manual manuals[] = {
 	  {"rdrecv -v 0 - | tar x", "any free port; see stderr"}}},
 	{RDCPD,
 	 "rdcpd",
-	 {"rdcpd [options] --module=NAME=DIR... --key-file=FILE", NULL},
+	 {"rdcpd [options]", "rdcpd [options] --module=NAME=DIR... --key-file=FILE", NULL},
 	 "Serve directories to every rdcp that has the key, many at once, without ssh.\n"
 	 "Each client is confined to the module that it names, as rdma://HOST/NAME/PATH.",
 	 {{"rdcpd --make-key k", "make a key for the clients"},

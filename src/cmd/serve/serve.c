@@ -396,6 +396,8 @@ static void reload_settings(struct server *s)
 {
 	struct settings *fresh;
 
+	if (!s->options)
+		return;
 	if (settings_load(s->options, &fresh)) {
 		log_at(LOG_ERROR, "%s; the settings stay as they are", failed()->text);
 		return;
