@@ -15,6 +15,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "cmd/process/child.h"
+#include "cmd/serve/sandbox.h"
 #include "host/host_id.h"
 
 /* glibc has it, but no header of its own. */
@@ -83,7 +84,7 @@ static void load_databases(void)
 	(void)host_id();
 }
 
-int confine_enter(const char *dir)
+int confine_enter(const char *dir, bool may_change)
 {
 	uint32_t kept = geteuid() == 0 ? KEPT : 0;
 
@@ -100,7 +101,7 @@ int confine_enter(const char *dir)
 	}
 	if (chdir("/"))
 		return fail("open module %s: %m", dir);
-	return drop_capabilities(kept);
+	return drop_capabilities(kept) || sandbox_enter(may_change) ? -1 : 0;
 }
 
 static int try_confinement(void *dir, int in, int out)
@@ -108,7 +109,7 @@ static int try_confinement(void *dir, int in, int out)
 	char text[FAIL_TEXT_MAX];
 
 	(void)in;
-	if (confine_enter(dir) == 0)
+	if (confine_enter(dir, false) == 0)
 		return 0;
 	snprintf(text, sizeof text, "%s", failed()->text);
 	return write_full(out, text, strlen(text)) < 0 ? 2 : 1;

@@ -2,17 +2,22 @@
 #ifndef CMD_SERVE_CONFINE_H
 #define CMD_SERVE_CONFINE_H
 
+#include <stdbool.h>
+
 /*
  * Confines this process to a directory, for ever: the directory becomes its root (chroot(2)), so
  * that neither "..", nor an absolute path, nor a symlink leads out of it. A process without the
  * privilege for that makes a user namespace of its own, with its own uid and gid only. It keeps no
  * capability that could undo this, and gets no new ones.
  *
+ * Where the kernel has Landlock, that is a second fence (sandbox.h). may_change: whether a client
+ * may write or remove files in the module.
+ *
  * Descriptors that are open stay usable. No thread may run yet.
  */
 
 /* Returns 0; or -1 with a failure, after which the process must not serve anybody. */
-int confine_enter(const char *dir);
+int confine_enter(const char *dir, bool may_change);
 /* Tries it in a process of its own. Returns 0, or -1 with a failure that says what is missing. */
 int confine_check(const char *dir);
 

@@ -153,7 +153,7 @@ static int run_guest(struct session_child *c, struct admitted *a, int in, int ou
 	} else if (module_admit(m, a->user, &a->peer)) {
 		log_warn("rejected %s: %s", a->from, failed()->text);
 		g->refusal = *failed();
-	} else if (confine_enter(m->path)) {
+	} else if (confine_enter(m->path, m->may_write || m->may_delete)) {
 		log_at(LOG_ERROR, "%s", failed()->text);
 		g->refusal = *failed();
 	} else {
