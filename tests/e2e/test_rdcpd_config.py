@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from daemons import HERE, Daemon
-from hosts import ROOT, pattern, program, wait_until
+from hosts import ROOT, as_nobody, open_up, pattern, program, wait_until
 
 pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
 
@@ -99,6 +99,11 @@ ERRORS = {
     "open": ("[a\n", 1, "[a is no [MODULE]"),
     "neither": ("[a]\npath = {tmp}\nwrite only = yes\n", 3, 'can be neither read nor written: a write only one needs "read only = no"'),
     "delete": ("[a]\npath = {tmp}\ndelete = yes\n", 3, "module a is read only: nothing can be deleted"),
+    "remove": ("[a]\npath = {tmp}\nremove sources = yes\n", 3, "module a cannot be both read and written"),
+    "user": ("[a]\npath = {tmp}\nuid = no-such-user\n", 3, "there is no user no-such-user"),
+    "group": ("[a]\npath = {tmp}\ngid = no-such-group\n", 3, "there is no group no-such-group"),
+    "number": ("[a]\npath = {tmp}\nuid = 4294967295\n", 3, "there is no user 4294967295"),
+    "no-gid": ("[a]\npath = {tmp}\nuid = 54321\n", 3, "module a: user 54321 has no group: give a gid, too"),
     "users": ("[a]\npath = {tmp}\nusers = al/ice\n", 3, "al/ice is no name of a user"),
     "host": ("[a]\npath = {tmp}\nhosts allow = 10.0.0.1 example.org\n", 3, "names are not looked up"),
     "prefix": ("[a]\npath = {tmp}\nhosts deny = 10.0.0.0/33\n", 3, "from 0 to 32"),
@@ -117,7 +122,7 @@ def test_error_is_reported_with_its_line(bench, tmp_path, what):
 
 def test_all_errors_of_a_file_are_reported(bench, tmp_path):
     file = tmp_path / "conf"
-    file.write_text("pot = 1\nport = x\n[a]\npath = {tmp}\nuid = 3\n".replace("{tmp}", str(tmp_path)))
+    file.write_text("pot = 1\nport = x\n[a]\npath = {tmp}\ncolor = 3\n".replace("{tmp}", str(tmp_path)))
     r = bench.run([program("rdcpd"), "--check-config", "--config", file])
     assert r.code == 1
     assert [n for n in range(1, 6) if "%s:%d: " % (file, n) in r.errors()] == [1, 2, 5]
@@ -183,6 +188,83 @@ def test_hosts_of_a_module(bench, tmp_path, rules, admitted):
         assert "%s may not use module m" % HERE in r.errors()
         d.run.expect("may not use module m")
     assert os.listdir(tmp_path / "m") == (["key"] if admitted else [])
+
+
+@pytest.mark.parametrize("permitted", ["no", "yes"])
+def test_removing_sources_needs_the_permission(bench, tmp_path, permitted):
+    d = Configured(bench, tmp_path, "[m]\npath = {tmp}/m\nread only = no\nremove sources = %s\n" % permitted)
+    (tmp_path / "m" / "f").write_bytes(b"f")
+    r = d.copy("--remove-source-files", d.url("m/f"), "out")
+    assert r.code == (0 if permitted == "yes" else 1), r.errors()
+    assert (tmp_path / "m" / "f").exists() == (permitted == "no")
+    assert permitted == "no" or (tmp_path / "out").read_bytes() == b"f"
+
+
+def test_source_that_is_its_own_target_stays(bench, tmp_path):
+    """The client sees the module's files by other names than the daemon."""
+    d = Configured(bench, tmp_path, "[m]\npath = {tmp}/m\nread only = no\nremove sources = yes\n")
+    for options in ([], ["-a"], ["-c"]):
+        (tmp_path / "m" / "f").write_bytes(b"f")
+        d.copy("--remove-source-files", *options, d.url("m/f"), tmp_path / "m" / "f")
+        assert (tmp_path / "m" / "f").read_bytes() == b"f", options
+
+
+# ---- accounts -----------------------------------------------------------------------------------------------
+
+ACCOUNTS = {
+    "name": ("uid = nobody", 65534, 65534, [65534], 0),
+    "numbers": ("uid = 54321\n gid = 54322", 54321, 54322, [], 0),
+    "group": ("gid = 54322", 0, 54322, [], None),
+}
+
+
+@pytest.mark.needs("root", why="only root can run programs as two users")
+@pytest.mark.parametrize("what", ACCOUNTS)
+def test_sessions_run_as_the_account_of_the_module(bench, tmp_path, what):
+    keys, uid, gid, groups, capabilities = ACCOUNTS[what]
+    d = Configured(bench, tmp_path, "[m]\npath = {tmp}/m\nread only = no\n%s\n" % keys)
+    os.chown(tmp_path / "m", uid, gid)
+    (tmp_path / "m" / "secret").write_bytes(b"of root")
+    (tmp_path / "m" / "secret").chmod(0o600)
+    r = d.copy("key", d.url("m/"))
+    assert r.code == 0, r.errors()
+    st = (tmp_path / "m" / "key").stat()
+    assert (st.st_uid, st.st_gid) == (uid, gid)
+    r = d.copy(d.url("m/secret"), "out")
+    assert (r.code == 0) == (uid == 0) and (tmp_path / "out").exists() == (uid == 0), r.errors()
+    wait_until(lambda: not processes_of(d.run.proc.pid))
+    ours, theirs = os.pipe()
+    copy = bench.start([program("rdcp"), "--key-file", d.key, "-", d.url("m/new")], stdin=ours)
+    os.close(ours)
+    ids = [str(uid)] * 4, [str(gid)] * 4
+    wait_until(lambda: [(s["Uid"].split(), s["Gid"].split()) for s in map(status, processes_of(d.run.proc.pid))] == [ids] * 2)
+    for pid in processes_of(d.run.proc.pid):
+        s = status(pid)
+        assert s["Groups"].split() == [str(g) for g in groups]
+        if capabilities is not None:
+            assert int(s["CapPrm"], 16) == int(s["CapEff"], 16) == int(s["CapAmb"], 16) == capabilities
+    os.close(theirs)
+    assert copy.wait() == 0
+
+
+def processes_of(pid):
+    """Descendants."""
+    children = open("/proc/%d/task/%d/children" % (pid, pid)).read().split()
+    return [c for child in map(int, children) for c in [child, *processes_of(child)]]
+
+
+def status(pid):
+    return dict(line.split(":", 1) for line in open("/proc/%d/status" % pid).read().splitlines())
+
+
+@pytest.mark.needs("root", why="only root can run programs as two users")
+def test_only_root_serves_as_another_user(bench, tmp_path):
+    open_up(tmp_path)
+    (tmp_path / "m").mkdir()
+    file = tmp_path / "conf"
+    file.write_text("[m]\npath = %s/m\nuid = 0\n" % tmp_path)
+    r = bench.run([program("rdcpd"), "--check-config", "--config", file], become=as_nobody())
+    assert r.code == 1 and "%s:3: module m: only root can serve a module as another user" % file in r.errors()
 
 
 @pytest.mark.parametrize("delete", ["--delete", "--delete-excluded"])

@@ -22,7 +22,7 @@ static const char *find_refused(const struct guest *g, const struct orders *o)
 	if (sink && (r->delete || r->delete_excluded) && !g->may_delete)
 		return "--delete";
 	/* A sink removes nothing. */
-	if (!sink && r->remove_source)
+	if (!sink && r->remove_source && !g->may_remove)
 		return "--remove-source-files";
 	if (r->xattrs_all)
 		return "--xattrs=all";

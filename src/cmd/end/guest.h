@@ -32,7 +32,7 @@ struct guest {
 	unsigned port; /* of rdcpd */
 	union address reached; /* where the client reached rdcpd */
 	const char *module; /* name, for messages */
-	bool may_read, may_write, may_delete; /* what a client may do in the module */
+	bool may_read, may_write, may_delete, may_remove; /* what a client may do in the module */
 	bool must_encrypt, fsync; /* this end demands that, whatever the client says */
 	/* what this client may see; of no use to a client that names a module */
 	const struct guest_module *listed;

@@ -22,7 +22,7 @@ static int open_directory(struct module *m)
 {
 	if (module_parse("upload=.:wo", m) || module_open(m))
 		return -1;
-	return confine_check(m->path);
+	return confine_check(m->path, NULL);
 }
 
 static int make_key(struct alone_key *key, struct key_ring *keys)

@@ -24,7 +24,9 @@ enum key_kind {
 	KEY_YES,
 	KEY_NO,
 	KEY_USERS,
-	KEY_HOSTS
+	KEY_HOSTS,
+	KEY_UID,
+	KEY_GID
 };
 
 /* KEY_NO: yes means false. */
@@ -48,6 +50,9 @@ static const struct key_row key_rows[] = {
 	{"read only", KEY_NO, MODULE(may_write)},
 	{"write only", KEY_NO, MODULE(may_read)},
 	{"delete", KEY_YES, MODULE(may_delete)},
+	{"remove sources", KEY_YES, MODULE(may_remove)},
+	{"uid", KEY_UID, MODULE(account)},
+	{"gid", KEY_GID, MODULE(account)},
 	{"users", KEY_USERS, MODULE(users)},
 	{"hosts allow", KEY_HOSTS, MODULE(allow)},
 	{"hosts deny", KEY_HOSTS, MODULE(deny)},
@@ -162,6 +167,10 @@ static int set_value(struct parser *p, const struct key_row *row, const char *va
 		return set_users(value, at);
 	case KEY_HOSTS:
 		return host_rules_parse(value, (struct host_rules *)(void *)at);
+	case KEY_UID:
+		return account_set_user((struct run_as *)(void *)at, value);
+	case KEY_GID:
+		return account_set_group((struct run_as *)(void *)at, value);
 	}
 	return -1;
 }
@@ -223,7 +232,7 @@ static int parse_setting(struct parser *p, const char *line)
 /* What only the whole section shows. */
 static int end_section(struct parser *p)
 {
-	const struct module *m = p->module;
+	struct module *m = p->module;
 
 	if (m && !m->path[0])
 		return fail_as(OUT_USAGE, "module %s has no path", m->name);
@@ -235,6 +244,16 @@ static int end_section(struct parser *p)
 	if (m && m->may_delete && !m->may_write)
 		return fail_as(OUT_USAGE, "module %s is read only: nothing can be deleted",
 			       m->name);
+	if (m && m->may_remove && !(m->may_read && m->may_write))
+		return fail_as(OUT_USAGE,
+			       "module %s cannot be both read and written: no sources can be "
+			       "removed",
+			       m->name);
+	if (m && account_complete(&m->account)) {
+		struct failure why = *failed();
+
+		return fail_as(why.code, "module %s: %s", m->name, why.text);
+	}
 	return 0;
 }
 

@@ -84,10 +84,8 @@ static void load_databases(void)
 	(void)host_id();
 }
 
-int confine_enter(const char *dir, bool may_change)
+int confine_enter(const char *dir, const struct run_as *as, bool may_change)
 {
-	uint32_t kept = geteuid() == 0 ? KEPT : 0;
-
 	load_databases();
 	if (chdir(dir))
 		return fail("open module %s: %m", dir);
@@ -101,28 +99,37 @@ int confine_enter(const char *dir, bool may_change)
 	}
 	if (chdir("/"))
 		return fail("open module %s: %m", dir);
-	return drop_capabilities(kept) || sandbox_enter(may_change) ? -1 : 0;
+	if (account_enter(as) || drop_capabilities(geteuid() == 0 ? KEPT : 0))
+		return -1;
+	return sandbox_enter(may_change);
 }
 
-static int try_confinement(void *dir, int in, int out)
+struct confinement {
+	const char *dir;
+	const struct run_as *as;
+};
+
+static int try_confinement(void *arg, int in, int out)
 {
+	const struct confinement *c = arg;
 	char text[FAIL_TEXT_MAX];
 
 	(void)in;
-	if (confine_enter(dir, false) == 0)
+	if (confine_enter(c->dir, c->as, false) == 0)
 		return 0;
 	snprintf(text, sizeof text, "%s", failed()->text);
 	return write_full(out, text, strlen(text)) < 0 ? 2 : 1;
 }
 
-int confine_check(const char *dir)
+int confine_check(const char *dir, const struct run_as *as)
 {
+	struct confinement wanted = {.dir = dir, .as = as};
 	char text[FAIL_TEXT_MAX] = "";
 	struct child c;
 	ssize_t n;
 	int status = 0;
 
-	if (child_fork(try_confinement, (void *)(uintptr_t)dir, "confinement", &c))
+	if (child_fork(try_confinement, &wanted, "confinement", &c))
 		return -1;
 	n = read_full(c.out, text, sizeof text - 1);
 	text[n < 0 ? 0 : n] = '\0';

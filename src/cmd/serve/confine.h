@@ -3,6 +3,7 @@
 #define CMD_SERVE_CONFINE_H
 
 #include <stdbool.h>
+#include "cmd/serve/account.h"
 
 /*
  * Confines this process to a directory, for ever: the directory becomes its root (chroot(2)), so
@@ -16,9 +17,10 @@
  * Descriptors that are open stay usable. No thread may run yet.
  */
 
-/* Returns 0; or -1 with a failure, after which the process must not serve anybody. */
-int confine_enter(const char *dir, bool may_change);
+/* Becomes the account, too; NULL: stays who it is. Returns 0; or -1 with a failure, after which the
+ * process must not serve anybody. */
+int confine_enter(const char *dir, const struct run_as *as, bool may_change);
 /* Tries it in a process of its own. Returns 0, or -1 with a failure that says what is missing. */
-int confine_check(const char *dir);
+int confine_check(const char *dir, const struct run_as *as);
 
 #endif

@@ -7,6 +7,7 @@
 
 #include <limits.h>
 #include <stdbool.h>
+#include "cmd/serve/account.h"
 #include "cmd/serve/host_rules.h"
 #include "protocol/message.h"
 
@@ -15,13 +16,14 @@ enum { MODULE_USERS_MAX = 4096 };
 struct module {
 	char name[MODULE_NAME_MAX];
 	char path[PATH_MAX]; /* absolute */
-	bool may_read, may_write, may_delete;
+	bool may_read, may_write, may_delete, may_remove;
 	bool must_encrypt; /* a client with --encrypt=off is refused */
 	bool fsync; /* as if each client had said --fsync */
 	char users[MODULE_USERS_MAX]; /* names that may use it, with blanks; "": everybody */
 	struct host_rules allow, deny;
 	bool list; /* clients see it in the list of modules */
 	char comment[TEXT_MAX]; /* which they see there, too */
+	struct run_as account; /* as which its sessions run */
 };
 
 bool module_name_is_valid(const char *name, size_t len);

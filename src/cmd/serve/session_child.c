@@ -153,13 +153,14 @@ static int run_guest(struct session_child *c, struct admitted *a, int in, int ou
 	} else if (module_admit(m, a->user, &a->peer)) {
 		log_warn("rejected %s: %s", a->from, failed()->text);
 		g->refusal = *failed();
-	} else if (confine_enter(m->path, m->may_write || m->may_delete)) {
+	} else if (confine_enter(m->path, &m->account, m->may_write || m->may_delete)) {
 		log_at(LOG_ERROR, "%s", failed()->text);
 		g->refusal = *failed();
 	} else {
 		g->may_read = m->may_read;
 		g->may_write = m->may_write;
 		g->may_delete = m->may_delete;
+		g->may_remove = m->may_remove;
 		g->must_encrypt = m->must_encrypt;
 		g->fsync = m->fsync;
 	}
@@ -210,6 +211,16 @@ static pid_t start_guest(struct session_child *c, struct admitted *a, int *in, i
 	return pid;
 }
 
+/* The process that decrypts what a client sends needs no more rights than the client has. */
+static void drop_rights(const struct session_child *c, const struct admitted *a, pid_t parent)
+{
+	const struct module *m = module_find(c->modules, c->module_count, a->module.name);
+
+	if (m && account_enter(&m->account))
+		leave_stranger(a);
+	end_with(parent);
+}
+
 static void report_session(const struct session_child *c, const struct admitted *a, pid_t pid)
 {
 	struct transfer t = {
@@ -230,13 +241,14 @@ void session_child_run(struct session_child *c)
 	const void *rest;
 	size_t len;
 	int in, out;
-	pid_t pid;
+	pid_t pid, parent = getppid();
 
-	end_with(getppid());
+	end_with(parent);
 	admit_client(c, &a);
 	read_module(c, &a);
 	a.guest.record = share_record();
 	pid = start_guest(c, &a, &in, &out);
+	drop_rights(c, &a, parent);
 	rest = framer_rest(&a.framer, &len);
 	if (tunnel_run(a.ch, rest, len, in, out))
 		log_at(failed()->code == OUT_SOCKET ? LOG_WARN : LOG_DEBUG, "%s: %s", a.from,

@@ -16,7 +16,7 @@ static int add_module(struct settings *s, const struct module *m)
 	if (s->module_count == MODULES_MAX)
 		return fail_as(OUT_USAGE, "more than %d modules", MODULES_MAX);
 	*added = *m;
-	if (module_open(added) || confine_check(added->path))
+	if (module_open(added) || confine_check(added->path, &added->account))
 		return -1;
 	s->module_count++;
 	return 0;

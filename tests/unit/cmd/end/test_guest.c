@@ -69,6 +69,9 @@ static void each_flag_is_refused(void **state)
 	plain(ROLE_SOURCE);
 	o.rules.remove_source = true;
 	refused(OUT_USAGE, "--remove-source-files");
+	anything.may_remove = true;
+	assert_int_equal(guest_check(&anything, &o), 0);
+	anything.may_remove = false;
 	plain(ROLE_SINK);
 	o.rules.remove_source = true;
 	assert_int_equal(guest_check(&anything, &o), 0);

@@ -87,9 +87,9 @@ static void run_confined(bool may_change, void (*work)(int outside))
 	assert_true(outside >= 0 && pid >= 0);
 	if (pid == 0) {
 		alarm(20);
-		if (confine_check(module))
+		if (confine_check(module, NULL))
 			_exit(CANNOT);
-		NEED(confine_enter(module, may_change) == 0);
+		NEED(confine_enter(module, NULL, may_change) == 0);
 		work(outside);
 		_exit(0);
 	}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/serve/account.h"
+
+#include <errno.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/fail.h"
+
+enum { ROOM = 65536 }; /* of one entry of a database */
+
+/* The last number is no user and no group: it means "unchanged" to the kernel. */
+static bool parse_number(const char *text, uint32_t *to)
+{
+	unsigned long long n;
+
+	if (!*text || strlen(text) > 10 || text[strspn(text, "0123456789")])
+		return false;
+	n = strtoull(text, NULL, 10);
+	*to = (uint32_t)n;
+	return n < UINT32_MAX;
+}
+
+int account_set_user(struct run_as *a, const char *text)
+{
+	struct passwd pw, *found = NULL;
+	char *room;
+
+	a->has_user = true;
+	if (parse_number(text, &a->user))
+		return 0;
+	room = malloc(ROOM);
+	if (!room)
+		return fail_as(OUT_MEMORY, "look up user %s: %m", text);
+	(void)!getpwnam_r(text, &pw, room, ROOM, &found);
+	if (found)
+		a->user = pw.pw_uid;
+	free(room);
+	return found ? 0 : fail_as(OUT_USAGE, "there is no user %s", text);
+}
+
+int account_set_group(struct run_as *a, const char *text)
+{
+	struct group gr, *found = NULL;
+	char *room;
+
+	a->has_group = true;
+	if (parse_number(text, &a->group))
+		return 0;
+	room = malloc(ROOM);
+	if (!room)
+		return fail_as(OUT_MEMORY, "look up group %s: %m", text);
+	(void)!getgrnam_r(text, &gr, room, ROOM, &found);
+	if (found)
+		a->group = gr.gr_gid;
+	free(room);
+	return found ? 0 : fail_as(OUT_USAGE, "there is no group %s", text);
+}
+
+static int fill_groups(struct run_as *a, const struct passwd *pw)
+{
+	int count = ACCOUNT_GROUPS_MAX;
+
+	if (!a->has_group)
+		a->group = pw->pw_gid;
+	if (getgrouplist(pw->pw_name, a->group, a->groups, &count) < 0)
+		return fail_as(OUT_USAGE, "user %s is in more than %d groups", pw->pw_name,
+			       ACCOUNT_GROUPS_MAX);
+	a->group_count = (unsigned)count;
+	return 0;
+}
+
+/* A user who has no entry in the database has no groups but the one of the configuration. */
+static int find_groups(struct run_as *a)
+{
+	struct passwd pw, *found = NULL;
+	char *room = malloc(ROOM);
+	int ret = 0;
+
+	if (!room)
+		return fail_as(OUT_MEMORY, "look up user %u: %m", (unsigned)a->user);
+	(void)!getpwuid_r(a->user, &pw, room, ROOM, &found);
+	if (found)
+		ret = fill_groups(a, &pw);
+	else if (!a->has_group)
+		ret = fail_as(OUT_USAGE, "user %u has no group: give a gid, too",
+			      (unsigned)a->user);
+	free(room);
+	return ret;
+}
+
+int account_complete(struct run_as *a)
+{
+	if (a->has_user && find_groups(a))
+		return -1;
+	if (a->has_user)
+		a->has_group = true;
+	if (geteuid() == 0)
+		return 0;
+	if ((a->has_user && a->user != geteuid()) || (a->has_group && a->group != getegid()))
+		return fail_as(OUT_USAGE, "only root can serve a module as another user or group");
+	return 0;
+}
+
+int account_enter(const struct run_as *a)
+{
+	/* One that is not root runs as this account already. */
+	if (!a || geteuid() != 0 || (!a->has_user && !a->has_group))
+		return 0;
+	if (setgroups(a->group_count, a->groups) || setresgid(a->group, a->group, a->group))
+		return fail_as(OUT_START, "become group %u: %m", (unsigned)a->group);
+	if (a->has_user && setresuid(a->user, a->user, a->user))
+		return fail_as(OUT_START, "become user %u: %m", (unsigned)a->user);
+	return 0;
+}
