@@ -408,3 +408,14 @@ def test_example_of_the_manual_is_valid(bench, tmp_path):
     file.write_text(example.replace("/etc/sluice", str(tmp_path)).replace("/srv", str(tmp_path)))
     r = bench.run([program("rdcpd"), "--check-config", "--config", file])
     assert r.code == 0, r.errors()
+
+
+@pytest.mark.needs("root", why="a module of the example has another user")
+def test_installed_example_is_valid(bench, tmp_path):
+    for name in ("data", "inbox", "mirror"):
+        (tmp_path / name).mkdir()
+    assert bench.run([program("rdcpd"), "--secrets", tmp_path / "secrets", "--make-key", "alice"]).code == 0
+    file, example = tmp_path / "rdcpd.conf", (ROOT / "etc" / "rdcpd.conf").read_text()
+    file.write_text(example.replace("= /etc/sluice", "= %s" % tmp_path).replace("= /srv", "= %s" % tmp_path))
+    r = bench.run([program("rdcpd"), "--check-config", "--config", file])
+    assert (r.code, r.errors()) == (0, "")
