@@ -22,6 +22,7 @@ int main(int argc, char **argv)
 	process_parse_options(&o, RDCPD, argc, argv);
 	process_protect_secrets();
 	process_raise_descriptors();
+	s.json = o.serve.log_json;
 	s.family = o.network.family == 4 ? AF_INET : o.network.family == 6 ? AF_INET6 : 0;
 	alone = alone_is_meant(&o);
 	if (alone ? alone_load(&o, &key, &s.settings) : settings_load(&o, &s.settings))

@@ -143,7 +143,7 @@ static _Noreturn void run_child(struct service *v, int fd, const int door[2])
 		.modules = v->server->settings->modules,
 		.module_count = v->server->settings->module_count,
 		.port = v->server->port,
-		.json = v->server->options->serve.log_json,
+		.json = v->server->json,
 	};
 
 	restore_signals();

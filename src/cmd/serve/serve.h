@@ -16,6 +16,7 @@ enum { SESSIONS_MAX = 256 };
 struct server {
 	const struct options *options; /* to load the settings again; NULL: they stay */
 	struct settings *settings; /* owned */
+	bool json; /* --log-json */
 	int family; /* AF_INET, AF_INET6, or 0 for both */
 	unsigned port; /* serve_listen() sets it: that of the settings, or any if that is 0 */
 
