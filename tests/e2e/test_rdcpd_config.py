@@ -366,7 +366,7 @@ def test_many_reloads_leak_nothing(bench, tmp_path):
     before = None
     for i in range(12):
         d.run.signal(signal.SIGHUP)
-        d.run.expect("loaded the settings again")
+        wait_until(lambda: d.run.errors().count("loaded the settings again") == i + 1)
         wait_until(lambda: d.children() == [])
         if i == 3:
             before = d.descriptors(), d.memory()

@@ -15,9 +15,10 @@ HERE = "127.0.0.1"
 
 
 def private_memory(pid):
+    """Without clean pages of files, which become private when the last other process that has them ends."""
     try:
         with open("/proc/%d/smaps_rollup" % pid) as f:
-            return sum(int(line.split()[1]) << 10 for line in f if line.startswith("Private"))
+            return sum(int(line.split()[1]) << 10 for line in f if line.startswith("Private_Dirty"))
     except OSError:
         return 0
 
