@@ -145,9 +145,10 @@ def test_sd19_success_means_that_the_daemon_stored_it(bench, tmp_path):
 # ---- SD20: clients share memory ---------------------------------------------------------------------------------------------------------
 
 def shared_mappings(pid):
-    """What a process shares writable with others."""
+    """What a process shares writable with others: {inode: bytes}."""
     with open("/proc/%d/maps" % pid) as f:
-        return [line for line in f if line.split()[1].startswith("rw") and line.split()[1][3] == "s"]
+        fields = [line.split() for line in f]
+    return {m[4]: int(m[0].split("-")[1], 16) - int(m[0].split("-")[0], 16) for m in fields if m[1].startswith("rw") and m[1][3] == "s"}
 
 
 def test_sd20_sessions_share_no_memory(bench, daemon, tmp_path):
@@ -156,7 +157,10 @@ def test_sd20_sessions_share_no_memory(bench, daemon, tmp_path):
     wait_until(lambda: len(leftovers(tmp_path / "rw")) == 2)
     pids = descendants(daemon.run.proc.pid)
     assert len(pids) == 4
-    for pid in [daemon.run.proc.pid, *pids]:
-        assert shared_mappings(pid) == []
+    assert shared_mappings(daemon.run.proc.pid) == {}
+    # The two processes of one session share a page, for the log; no session shares it with another one.
+    shared = [shared_mappings(pid) for pid in pids]
+    assert all(list(m.values()) == [4096] for m in shared), shared
+    assert sorted([inode for m in shared for inode in m].count(next(iter(m))) for m in shared) == [2, 2, 2, 2]
     for client in clients:
         client.kill()

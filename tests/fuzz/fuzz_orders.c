@@ -64,12 +64,23 @@ static void expect_bounds(const struct source_opts *from, const struct sink_opts
 /* What rdcpd lets a client do, if it lets it do anything. */
 static void expect_guest(void)
 {
+	static struct guest_record record;
+	static const struct msg_verdict verdict = {.text = "why", .ns = 1};
 	struct guest g = {
 		.module = "m",
 		.may_read = orders.m.lanes % 3 != 1,
 		.may_write = orders.m.lanes % 3 != 2,
+		.may_delete = orders.m.depth & 1,
+		.fsync = orders.m.depth & 2,
+		.record = orders.m.depth & 4 ? &record : NULL,
 	};
 	const struct rules *r = &orders.rules;
+	const char *path = orders.want_count ? orders.wants[0] : orders.m.target;
+
+	guest_record_work(&g, &orders, &verdict);
+	expect(record.role <= ROLE_SINK && strlen(record.path) < GUEST_PATH_MAX);
+	if (guest_check_list(&g, path) == 0)
+		expect(g.may_read && path[0] != '/' && strcmp(path, "..") != 0);
 
 	if (guest_check(&g, &orders)) {
 		expect(failed()->code == OUT_USAGE || failed()->code == OUT_FILE ||
@@ -78,13 +89,16 @@ static void expect_guest(void)
 	}
 	expect(orders.m.role == ROLE_SINK ? g.may_write : g.may_read);
 	expect(orders.m.want == TRANSPORT_TCP && orders_have(&orders, START_LISTENS));
-	expect(!r->delete &&!r->delete_excluded && !r->xattrs_all);
+	expect(!r->xattrs_all);
+	expect(orders.m.role == ROLE_SOURCE || g.may_delete || (!r->delete &&!r->delete_excluded));
+	expect(orders.m.role == ROLE_SOURCE || !g.fsync || r->fsync);
 	expect(orders.m.role == ROLE_SOURCE || (!r->devices && !r->owner && !r->chown[0]));
 	expect(orders.m.target[0] != '/' && orders.m.backup_dir[0] != '/');
 	for (unsigned i = 0; orders.m.role == ROLE_SOURCE && i < orders.want_count; i++)
 		expect(orders.wants[i][0] != '/' && strcmp(orders.wants[i], "..") != 0);
 	g.refusal.code = OUT_NO_SOURCE;
 	expect(guest_check(&g, &orders) == -1);
+	expect(guest_check_list(&g, "") == -1);
 }
 
 /* Reads the orders: 1 if they are complete, or -1. */
