@@ -35,7 +35,7 @@ def built(folder):
     return pathlib.Path(folder)
 
 
-def stream(build, path, wrapped, transport="tcp", env=None):
+def stream(build, path, wrapped, transport="tcp", env=None, words=()):
     """Sends the file at path to /dev/null. wrapped: {end: the command that starts its program}. Returns whether both
     programs succeeded."""
 
@@ -43,7 +43,7 @@ def stream(build, path, wrapped, transport="tcp", env=None):
         return subprocess.Popen([str(a) for a in (*wrapped[end], *argv)], env={**os.environ, **(env or {})})
     with key_file() as key:
         port = free_port()
-        arg = ["-q", "--transport=%s" % transport, "--timeout=120", "--connect-timeout=120", "--key-file", key]
+        arg = ["-q", "--transport=%s" % transport, "--timeout=120", "--connect-timeout=120", "--key-file", key, *words]
         sink = run("sink", build / "src/rdrecv", *arg, port, "/dev/null")
         wait_listening(port, until=60)
         source = run("source", build / "src/rdsend", *arg, "127.0.0.1", port, path)
@@ -81,6 +81,16 @@ def traced(build, path, folder, **how):
     return found
 
 
+def print_instructions(what, got):
+    print("\n%s" % what)
+    for end in got[0]:
+        a_byte = {stage: (got[1][end][stage] - got[0][end][stage]) / (SIZES[1] - SIZES[0]) for stage in got[1][end]}
+        rest = sum(v for stage, v in a_byte.items() if stage not in ("digest", "cipher"))
+        print("  %-7s %s; outside digest and cipher %.4f" % (end, ", ".join(
+            "%s %.4f" % (s, v) for s, v in sorted(a_byte.items(), key=lambda sv: -sv[1])), rest), flush=True)
+        RESULTS.append({"what": what, "end": end, "figures": a_byte, "outside digest and cipher": rest})
+
+
 def instructions():
     what = "User instructions a byte, a file in /dev/shm to /dev/null over TCP, callgrind"
     if not shutil.which("valgrind"):
@@ -89,20 +99,16 @@ def instructions():
         build = built(os.path.join(d, "build"))
         if not build:
             return not_run(what, "the build failed")
-        got = []
-        for size in SIZES:
-            path = made_file(d, size)
-            got.append(counted(build, path, d))
-            os.unlink(path)
-    if not all(got):
-        return not_run(what, "it failed under valgrind")
-    print("\n%s" % what)
-    for end in got[0]:
-        a_byte = {stage: (got[1][end][stage] - got[0][end][stage]) / (SIZES[1] - SIZES[0]) for stage in got[1][end]}
-        rest = sum(v for stage, v in a_byte.items() if stage not in ("digest", "cipher"))
-        print("  %-7s %s; outside digest and cipher %.4f" % (end, ", ".join(
-            "%s %.4f" % (s, v) for s, v in sorted(a_byte.items(), key=lambda sv: -sv[1])), rest), flush=True)
-        RESULTS.append({"what": what, "end": end, "figures": a_byte, "outside digest and cipher": rest})
+        for how, words in ("clear", ["--encrypt=off"]), ("encrypted", ["--encrypt=on"]):
+            got = []
+            for size in SIZES:
+                path = made_file(d, size)
+                got.append(counted(build, path, d, words=words))
+                os.unlink(path)
+            if all(got):
+                print_instructions("%s, %s" % (what, how), got)
+            else:
+                not_run("%s, %s" % (what, how), "it failed under valgrind")
 
 
 # Instructions in these functions count for their callers. The simulated adapter calls them most.
