@@ -815,7 +815,7 @@ static void bad_frame_ends_the_channel(void **state)
 	static const uint8_t bad[][FRAME_HEAD] = {
 		{0, 0, 0, 0, 0, 0, 0, 0},
 		{0, 0, 0, 0, 19, 0, 0, 0},
-		{0, 0, 0, 0, 81, 0, 0, 0},
+		{0, 0, 0, 0, 83, 0, 0, 0},
 		{1, 0, 1, 0, MSG_WANT, 0, 0, 0},
 		{255, 255, 255, 255, MSG_WANT, 0, 0, 0},
 		{0, 0, 0, 0, MSG_GO, 0, 0, 1},
