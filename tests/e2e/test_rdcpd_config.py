@@ -7,41 +7,10 @@ import signal
 
 import pytest
 
-from daemons import HERE, Daemon
+from daemons import HERE, Configured
 from hosts import ROOT, as_nobody, open_up, pattern, program, wait_until
 
 pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
-
-
-class Configured(Daemon):
-    """A rdcpd with a file. text: of the file; {tmp} stands for the test's directory."""
-
-    def __init__(self, bench, tmp_path, text, *options):
-        self.bench, self.tmp, self.key, self.file = bench, tmp_path, tmp_path / "key", tmp_path / "rdcpd.conf"
-        if not self.key.exists():
-            assert bench.run([program("rdcpd"), "--make-key", self.key]).code == 0
-        self.write(text)
-        self.run = bench.start([program("rdcpd"), "--config", self.file, "-v", *options])
-        self.port = int(self.run.expect("listening on").rsplit(":", 1)[1])
-
-    def write(self, text, head="address = 127.0.0.1\nport = 0\nkey file = {tmp}/key\n"):
-        for name in re.findall(r"^ *path *= *\{tmp\}/(\w+)", text, re.M):
-            (self.tmp / name).mkdir(exist_ok=True)
-        self.file.write_text((head + text).replace("{tmp}", str(self.tmp)))
-
-    def reload(self, text, **how):
-        self.write(text, **how)
-        self.run.signal(signal.SIGHUP)
-
-    def user(self, name):
-        """The key file of a new user."""
-        r = self.bench.run([program("rdcpd"), "--secrets", self.tmp / "secrets", "--make-key", name])
-        assert r.code == 0, r.errors()
-        key = self.tmp / (name + ".key")
-        key.write_bytes(r.out)
-        key.chmod(0o600)
-        return key
-
 
 MODULES = """
 # a comment

@@ -143,7 +143,7 @@ const struct refused_row refused_rows[] = {
 	{'i', NULL, RDSEND | RDRECV, "use FILE or <FILE"},
 	{'o', NULL, RDSEND | RDRECV, "use FILE or >FILE"},
 	{'s', NULL, RDSEND | RDRECV, "use --block-size"},
-	{'m', NULL, RDSEND | RDRECV, "use --memory"},
+	{'m', NULL, RDSEND | RDRECV | RDCPD, "use --memory"},
 	{'V', NULL, RDSEND | RDRECV, "use --version"},
 	{0, "daemon", RDCP, NO_DAEMON},
 	{0, "inc-recursive", RDCP, WALK_AND_COPY},

@@ -274,6 +274,8 @@ const struct option_row option_rows[] = {
 	 "a power of two from 4k to 4M (default: 256k or 1M)"},
 	{0, "memory", "SIZE", PROGRAMS | RDBENCH, GROUP_SPEED, KIND_SIZE, AT(speed.memory), 0,
 	 "limit the memory for blocks in one process (default: no limit); reduces lanes, then depth, then block size"},
+	{0, "memory", "SIZE", RDCPD, GROUP_SERVE, KIND_SIZE, AT(speed.memory), 0,
+	 "limit the memory for blocks of all sessions together (default: half of this host's memory)"},
 	{0, "rails", "N", PROGRAMS | RDBENCH, GROUP_SPEED, KIND_COUNT, AT(speed.rails), OFFER_MAX,
 	 "spread lanes over at most N adapters or ports (default: all of the highest rate)"},
 	{0, "direct", "HOW", RDCP | RDBENCH, GROUP_SPEED, KIND_DIRECT, 0, 0,

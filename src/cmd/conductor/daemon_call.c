@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/conductor/daemon_call.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,7 +15,9 @@
 #include "cmd/end/dial.h"
 #include "cmd/end/tunnel.h"
 #include "cmd/process/process.h"
-#include "session/channel/framer.h"
+
+/* Between the tries of a client for whom the daemon has no room. */
+enum { BUSY_FIRST_MS = 250, BUSY_MS = 2000 };
 
 #ifndef SLUICE_VERSION
 #define SLUICE_VERSION "0"
@@ -90,28 +93,81 @@ static int name_module(const struct options *o, const struct daemon_url *url, st
 			   clock_ms() + (unsigned)o->network.timeout_ms);
 }
 
-int daemon_open(const struct options *o, const struct daemon_url *url, struct channel **out)
+/* The daemon refuses with VERDICT in the place of the end's GREETING. */
+static int take_refusal(const struct frame *f, bool *busy)
 {
-	*out = NULL;
-	if (dial_daemon(o, url, out) == 0 && name_module(o, url, *out) == 0)
-		return 0;
-	channel_free(*out);
-	*out = NULL;
-	return -1;
+	static struct msg_verdict v;
+
+	if (msg_verdict_decode(f, &v))
+		return -1;
+	*busy = outcome_from(v.code) == OUT_CONNECT;
+	return fail_as(outcome_from(v.code), "%s", v.text);
+}
+
+/* One call. *busy: the daemon has no room for this client now. */
+static int call_daemon(const struct options *o, const struct daemon_url *url, struct daemon_end *e,
+		       bool *busy)
+{
+	int rc;
+
+	*busy = false;
+	if (dial_daemon(o, url, &e->ch) || name_module(o, url, e->ch))
+		return -1;
+	framer_init(&e->framer);
+	rc = frame_read(e->ch, &e->framer, clock_ms() + (unsigned)o->network.timeout_ms,
+			&e->greeting);
+	if (rc == 0)
+		return fail_as(OUT_PEER_LOST, "rdcpd on %s closed the connection", url->host);
+	if (rc > 0 && e->greeting.type == MSG_VERDICT)
+		return take_refusal(&e->greeting, busy);
+	return rc < 0 ? -1 : 0;
+}
+
+int daemon_open(const struct options *o, const struct daemon_url *url, struct daemon_end *e)
+{
+	uint64_t deadline_ms = clock_ms() + (unsigned)o->network.connect_timeout_ms;
+	int ms = BUSY_FIRST_MS;
+	bool busy;
+
+	e->ch = NULL;
+	while (call_daemon(o, url, e, &busy)) {
+		channel_free(e->ch);
+		e->ch = NULL;
+		/* The reason stays the failure. */
+		if (!busy || clock_left(deadline_ms) <= ms)
+			return -1;
+		poll(NULL, 0, ms);
+		ms = ms * 2 < BUSY_MS ? ms * 2 : BUSY_MS;
+	}
+	return 0;
+}
+
+static int pass_greeting(const struct daemon_end *e, int out)
+{
+	uint8_t head[FRAME_HEAD];
+
+	frame_head_encode(e->greeting.type, e->greeting.len, head);
+	return write_full(out, head, sizeof head) < 0 ||
+			       write_full(out, e->greeting.body, e->greeting.len) < 0
+		       ? fail_as(OUT_SOCKET, "pass on the greeting: %m")
+		       : 0;
 }
 
 static int run_call(void *ctx, int in, int out)
 {
 	const struct call *c = ctx;
-	struct channel *ch = NULL;
+	static struct daemon_end e;
+	const void *rest;
+	size_t len;
 
 	/* A terminal sends it to all processes; the conductor handles it. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
 	process_protect_secrets();
-	if (daemon_open(c->o, &c->url, &ch))
+	if (daemon_open(c->o, &c->url, &e))
 		return report_call_failure(out);
-	if (tunnel_run(ch, "", 0, in, out) == 0)
+	rest = framer_rest(&e.framer, &len);
+	if (pass_greeting(&e, out) == 0 && tunnel_run(e.ch, rest, len, in, out) == 0)
 		return OUT_DONE;
 	if (failed()->code == OUT_SOCKET)
 		log_at(LOG_ERROR, "%s", failed()->text);

@@ -11,12 +11,19 @@
 #include "cmd/cli/options.h"
 #include "cmd/cli/operand.h"
 #include "cmd/process/child.h"
-#include "session/channel/channel.h"
+#include "session/channel/framer.h"
 
 /* url: of a module, as in struct operand. */
 int daemon_start(const struct options *o, const char *url, struct child *out);
-/* Connects in this process, and names the module. Returns 0, or -1 with a failure. */
-int daemon_open(const struct options *o, const struct daemon_url *url, struct channel **out);
+struct daemon_end {
+	struct channel *ch; /* the caller's */
+	struct framer framer; /* of what it sends */
+	struct frame greeting; /* its first frame; valid until the next one is read */
+};
+/* Connects in this process, names the module, and awaits the end's first frame. While the daemon
+ * has no room for this client, tries again until --connect-timeout is over. Returns 0, or -1 with a
+ * failure, after which there is nothing to free. */
+int daemon_open(const struct options *o, const struct daemon_url *url, struct daemon_end *e);
 /* The host in the URL, for messages. */
 void daemon_name(const char *url, char to[static HOST_MAX]);
 

@@ -161,26 +161,18 @@ static int take_list_frame(const struct options *o, const struct daemon_url *u, 
 	}
 }
 
-static int ask_for_list(const struct options *o, const char *path, struct channel *ch,
-			struct framer *fr)
+static int ask_for_list(const struct options *o, const char *path, struct channel *ch)
 {
-	uint64_t deadline_ms = clock_ms() + (unsigned)o->network.timeout_ms;
 	static uint8_t body[NAME_MAX_WIRE + 16];
 	struct writer w = writer_of(body, sizeof body);
 	static struct msg_want m;
-	struct frame f;
-	int rc;
 
 	if (strlen(path) >= sizeof m.name)
 		return fail_as(OUT_USAGE, "%.60s...: the path is too long", path);
 	snprintf(m.name, sizeof m.name, "%s", path);
 	msg_want_encode(&w, &m);
-	if (frame_write(ch, MSG_LIST, body, w.used, deadline_ms))
-		return -1;
-	rc = frame_read(ch, fr, deadline_ms, &f);
-	if (rc == 0)
-		return fail_as(OUT_START, "rdcpd closed the connection");
-	return rc < 0 ? -1 : check_greeting(&f);
+	return frame_write(ch, MSG_LIST, body, w.used,
+			   clock_ms() + (unsigned)o->network.timeout_ms);
 }
 
 /* What a copy would need. */
@@ -198,19 +190,17 @@ static int check_options(const struct options *o)
 
 int listing_run(const struct options *o, const char *url)
 {
-	static struct framer framer;
-	struct channel *ch = NULL;
+	static struct daemon_end e;
 	struct daemon_url u;
 	const char *path;
 	int rc;
 
 	process_protect_secrets();
-	if (operand_parse_listing(url, &u, &path) || check_options(o) || daemon_open(o, &u, &ch))
+	if (operand_parse_listing(url, &u, &path) || check_options(o) || daemon_open(o, &u, &e))
 		return -1;
-	framer_init(&framer);
-	rc = ask_for_list(o, path, ch, &framer) ? -1 : 1;
+	rc = check_greeting(&e.greeting) || ask_for_list(o, path, e.ch) ? -1 : 1;
 	while (rc > 0)
-		rc = take_list_frame(o, &u, ch, &framer);
-	channel_free(ch);
+		rc = take_list_frame(o, &u, e.ch, &e.framer);
+	channel_free(e.ch);
 	return rc;
 }

@@ -343,9 +343,12 @@ static int open_end_session(struct end *e, char host[static HOST_MAX])
 	explicit_bzero(so.secret, sizeof so.secret);
 	explicit_bzero(e->work.orders.m.secret, sizeof e->work.orders.m.secret);
 	framer_wipe(&e->framer); /* it held START; the session has a copy of the rest */
-	if (!rc)
-		publish_session(e, s);
-	return rc;
+	if (rc)
+		return rc;
+	publish_session(e, s);
+	if (e->guest)
+		guest_tell_sizes(e->guest, s);
+	return 0;
 }
 
 /* Reads the conductor's frames while there is no session that would. */

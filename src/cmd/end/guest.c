@@ -3,10 +3,9 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include "base/fail.h"
-
-/* Of blocks, for one session. */
-enum { GUEST_MEMORY = 256 << 20 };
+#include "lane/memlock.h"
 
 /* The first option that no client may use here, or NULL. */
 static const char *find_refused(const struct guest *g, const struct orders *o)
@@ -94,13 +93,23 @@ int guest_check(const struct guest *g, struct orders *o)
 	if (o->m.want != TRANSPORT_AUTO && o->m.want != TRANSPORT_TCP)
 		return fail_as(OUT_TRANSPORT, "rdcpd moves data over TCP only");
 	o->m.want = TRANSPORT_TCP;
-	if (o->m.memory > GUEST_MEMORY)
-		o->m.memory = GUEST_MEMORY;
+	if (o->m.memory == 0 || o->m.memory > g->memory)
+		o->m.memory = g->memory;
 	if (o->m.role == ROLE_SINK && g->fsync)
 		o->rules.fsync = true;
 	/* No ~ and no patterns: these belong to an account and its shell. */
 	o->m.flags &= ~START_FAR;
 	return 0;
+}
+
+void guest_tell_sizes(const struct guest *g, struct session *s)
+{
+	const struct lane *l = session_lane(s, 0);
+	struct guest_sizes told = {
+		.memory = session_lanes(s) * lane_bytes(lane_depth(l), lane_block_size(l)),
+	};
+
+	(void)!send(g->door, &told, sizeof told, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 void guest_record_work(const struct guest *g, const struct orders *o, const struct msg_verdict *v)

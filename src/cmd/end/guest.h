@@ -33,6 +33,7 @@ struct guest {
 	union address reached; /* where the client reached rdcpd */
 	const char *module; /* name, for messages */
 	bool may_read, may_write, may_delete, may_remove; /* what a client may do in the module */
+	uint64_t memory; /* that it may take for blocks */
 	bool must_encrypt, fsync; /* this end demands that, whatever the client says */
 	/* what this client may see; of no use to a client that names a module */
 	const struct guest_module *listed;
@@ -41,12 +42,20 @@ struct guest {
 	struct failure refusal; /* why this client gets nothing; OUT_DONE: it may go on */
 };
 
+/* What a guest says through its door when both ends have agreed. */
+struct guest_sizes {
+	uint64_t zero; /* makes it another size than an id */
+	uint64_t memory; /* bytes of its lanes */
+};
+
 /* Checks the orders, and changes those that mean something else to a guest. Returns 0, or -1 with a
  * failure. */
 int guest_check(const struct guest *g, struct orders *o);
 /* Checks that the client may list path in the module. Returns 0, or -1 with a failure. */
 int guest_check_list(const struct guest *g, const char *path);
 
+/* Says how much memory the lanes take: what they do not is for other clients. */
+void guest_tell_sizes(const struct guest *g, struct session *s);
 /* Fills in g->record when the work has ended. */
 void guest_record_work(const struct guest *g, const struct orders *o, const struct msg_verdict *v);
 

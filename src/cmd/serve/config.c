@@ -14,6 +14,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "cmd/cli/amount.h"
 #include "session/channel/key_ring.h"
 
 enum key_kind {
@@ -21,6 +22,8 @@ enum key_kind {
 	KEY_COMMENT,
 	KEY_ADDRESS,
 	KEY_PORT,
+	KEY_SESSIONS,
+	KEY_MEMORY,
 	KEY_YES,
 	KEY_NO,
 	KEY_USERS,
@@ -44,6 +47,9 @@ static const struct key_row key_rows[] = {
 	{"port", KEY_PORT, DAEMON(port)},
 	{"key file", KEY_PATH, DAEMON(key_file)},
 	{"secrets file", KEY_PATH, DAEMON(secrets)},
+	{"max sessions", KEY_SESSIONS, DAEMON(limits.sessions)},
+	{"max sessions per user", KEY_SESSIONS, DAEMON(limits.sessions_per_user)},
+	{"memory", KEY_MEMORY, DAEMON(limits)},
 	{"path", KEY_PATH, MODULE(path)},
 	{"comment", KEY_COMMENT, MODULE(comment)},
 	{"list", KEY_YES, MODULE(list)},
@@ -51,6 +57,7 @@ static const struct key_row key_rows[] = {
 	{"write only", KEY_NO, MODULE(may_read)},
 	{"delete", KEY_YES, MODULE(may_delete)},
 	{"remove sources", KEY_YES, MODULE(may_remove)},
+	{"max connections", KEY_SESSIONS, MODULE(max_sessions)},
 	{"uid", KEY_UID, MODULE(account)},
 	{"gid", KEY_GID, MODULE(account)},
 	{"users", KEY_USERS, MODULE(users)},
@@ -105,6 +112,26 @@ static int set_port(struct config *c, const char *value)
 	return 0;
 }
 
+static int set_sessions(const char *value, unsigned *to)
+{
+	uint64_t n;
+
+	if (parse_number(value, 1, SESSIONS_MAX, &n))
+		return fail_as(OUT_USAGE, "%s is no number of sessions: expected 1 to %d", value,
+			       SESSIONS_MAX);
+	*to = (unsigned)n;
+	return 0;
+}
+
+static int set_memory(const char *value, struct limits *to)
+{
+	uint64_t bytes;
+
+	if (parse_size(value, &bytes))
+		return fail_as(OUT_USAGE, "%s is no size, such as 2G", value);
+	return limits_set_memory(to, bytes);
+}
+
 static int set_bool(const char *value, bool *to)
 {
 	static const char *const words[][2] = {{"no", "yes"}, {"false", "true"}, {"0", "1"}};
@@ -156,6 +183,10 @@ static int set_value(struct parser *p, const struct key_row *row, const char *va
 		return set_text(value, at, CONFIG_ADDRESS_MAX);
 	case KEY_PORT:
 		return set_port(p->c, value);
+	case KEY_SESSIONS:
+		return set_sessions(value, (unsigned *)(void *)at);
+	case KEY_MEMORY:
+		return set_memory(value, (struct limits *)(void *)at);
 	case KEY_YES:
 		return set_bool(value, flag);
 	case KEY_NO:

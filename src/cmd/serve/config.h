@@ -6,6 +6,7 @@
  * each module below its name in brackets. */
 
 #include "cmd/cli/options.h"
+#include "cmd/serve/census.h"
 #include "cmd/serve/module.h"
 
 enum { CONFIG_ADDRESS_MAX = 256, CONFIG_FILE_MAX = 1 << 20 };
@@ -17,6 +18,7 @@ struct config {
 	bool has_port;
 	struct module modules[MODULES_MAX];
 	unsigned module_count;
+	struct limits limits; /* 0: not given */
 };
 
 /*

@@ -21,6 +21,7 @@ struct module {
 	bool fsync; /* as if each client had said --fsync */
 	char users[MODULE_USERS_MAX]; /* names that may use it, with blanks; "": everybody */
 	struct host_rules allow, deny;
+	unsigned max_sessions; /* at a time; 0: no limit */
 	bool list; /* clients see it in the list of modules */
 	char comment[TEXT_MAX]; /* which they see there, too */
 	struct run_as account; /* as which its sessions run */

@@ -14,6 +14,8 @@
 #include "base/io.h"
 #include "base/log.h"
 #include "cmd/serve/admission.h"
+#include "cmd/serve/census.h"
+#include "cmd/serve/door.h"
 #include "cmd/serve/replay.h"
 #include "cmd/serve/session_child.h"
 #include "lane/tcp/tcp_connect.h"
@@ -30,12 +32,14 @@ struct client {
 	pid_t pid;
 	int door;
 	uint64_t session; /* 0: its end takes no lanes yet */
+	bool asked; /* for a session */
 };
 
 struct service {
 	const struct server *server;
 	struct strangers strangers;
 	struct admission admission;
+	struct census census;
 	struct replay replay;
 	struct client clients[SESSIONS_MAX];
 	unsigned count;
@@ -181,6 +185,7 @@ static void start_client(struct service *v, unsigned i)
 static void drop_client(struct service *v, unsigned i)
 {
 	admission_remove(&v->admission, v->clients[i].pid);
+	census_leave(&v->census, v->clients[i].pid);
 	close_fd(v->clients[i].door);
 	v->clients[i] = v->clients[--v->count];
 }
@@ -193,18 +198,38 @@ static struct client *find_client(struct service *v, uint64_t session)
 	return NULL;
 }
 
+/* A client asks for a session. Later requests are of an end, which the client may control. */
+static void answer_request(struct service *v, struct client *c, const struct door_request *ask)
+{
+	const struct settings *s = v->server->settings;
+	const struct module *m = module_find(s->modules, s->module_count, ask->who.module);
+	uint64_t memory;
+	int rc;
+
+	if (c->asked)
+		return;
+	c->asked = true;
+	rc = census_enter(&v->census, &s->limits, m ? m->max_sessions : 0, c->pid, &ask->who,
+			  &memory);
+	door_answer(c->door, memory, rc ? failed() : NULL);
+}
+
 /* Takes what client i said at its door. Returns false if it has left. */
 static bool read_door(struct service *v, unsigned i)
 {
 	struct client *c = &v->clients[i];
-	uint64_t said;
-	ssize_t n;
+	union door_message m;
+	long n;
 
-	while ((n = recv(c->door, &said, sizeof said, MSG_DONTWAIT)) == sizeof said) {
-		if (said == DOOR_ADMITTED)
+	while ((n = door_read(c->door, &m)) > 0) {
+		if (n == sizeof m.request)
+			answer_request(v, c, &m.request);
+		else if (n == sizeof m.sizes)
+			census_lower(&v->census, c->pid, m.sizes.memory);
+		else if (n == sizeof m.word && m.word == DOOR_ADMITTED)
 			admission_remove(&v->admission, c->pid);
-		else if (c->session == 0 && !find_client(v, said))
-			c->session = said;
+		else if (n == sizeof m.word && c->session == 0 && !find_client(v, m.word))
+			c->session = m.word;
 	}
 	return n < 0 && (errno == EAGAIN || errno == EINTR);
 }

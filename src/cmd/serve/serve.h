@@ -11,8 +11,6 @@
 
 #include "cmd/serve/settings.h"
 
-enum { SESSIONS_MAX = 256 };
-
 struct server {
 	const struct options *options; /* to load the settings again; NULL: they stay */
 	struct settings *settings; /* owned */

@@ -20,11 +20,12 @@
 #include "cmd/end/end.h"
 #include "cmd/end/tunnel.h"
 #include "cmd/serve/confine.h"
+#include "cmd/serve/door.h"
 #include "cmd/serve/transfer_log.h"
 #include "session/channel/framer.h"
 #include "session/connect/strangers.h"
 
-enum { MODULE_MS = 10000 };
+enum { MODULE_MS = 10000, REFUSAL_MS = 1000 };
 
 struct admitted {
 	struct channel *ch;
@@ -119,6 +120,38 @@ static void read_module(struct session_child *c, struct admitted *a)
 		fail_as(OUT_PROTOCOL, "expected MODULE, received %s", message_name(f.type));
 	if (rc <= 0 || f.type != MSG_MODULE || msg_module_decode(&f, &a->module))
 		leave_stranger(a);
+}
+
+static void send_refusal(const struct admitted *a)
+{
+	static uint8_t body[TEXT_MAX + HOST_MAX + 1024];
+	struct writer w = writer_of(body, sizeof body);
+	static struct msg_verdict v;
+
+	v.code = (uint8_t)failed()->code;
+	snprintf(v.text, sizeof v.text, "%s", failed()->text);
+	msg_verdict_encode(&w, &v);
+	(void)frame_write(a->ch, MSG_VERDICT, body, w.used, clock_ms() + REFUSAL_MS);
+	channel_flush(a->ch, clock_ms() + REFUSAL_MS);
+}
+
+/* Asks rdcpd for a session. One whose end will refuse the client needs none. */
+static void enter_census(struct session_child *c, struct admitted *a)
+{
+	const struct module *m = module_find(c->modules, c->module_count, a->module.name);
+	struct entrant who = {0};
+	struct failure why;
+
+	if (*a->module.name && (!m || module_admit(m, a->user, &a->peer)))
+		return;
+	memcpy(who.user, a->user, sizeof who.user);
+	memcpy(who.module, a->module.name, sizeof who.module);
+	if (door_ask(c->door, &who, &a->guest.memory) == 0)
+		return;
+	why = *failed();
+	send_refusal(a);
+	log_warn("rejected %s: %s", a->from, why.text);
+	_exit((int)why.code);
 }
 
 /* Only what this client may use. */
@@ -246,6 +279,7 @@ void session_child_run(struct session_child *c)
 	end_with(parent);
 	admit_client(c, &a);
 	read_module(c, &a);
+	enter_census(c, &a);
 	a.guest.record = share_record();
 	pid = start_guest(c, &a, &in, &out);
 	drop_rights(c, &a, parent);

@@ -11,13 +11,9 @@
 #include "cmd/serve/module.h"
 #include "session/channel/key_ring.h"
 
-/* What the end says to rdcpd through the door: DOOR_ADMITTED once the client has authenticated,
- * then the id of its session (session/connect/porter.h). rdcpd sends the lanes of that session. */
-enum { DOOR_ADMITTED = 0 };
-
 struct session_child {
 	int fd; /* the client's connection, whose whole ClientHello has arrived */
-	int door;
+	int door; /* door.h */
 	struct key_ring *keys; /* wiped after the handshake */
 	const struct module *modules;
 	unsigned module_count;

@@ -64,6 +64,24 @@ static const char *choose_text(const char *option, const char *configured)
 	return option && *option ? option : *configured ? configured : NULL;
 }
 
+int settings_take_limits(struct settings *s, const struct options *o)
+{
+	s->limits = limits_default();
+	return o->speed.memory == UINT64_MAX ? 0 : limits_set_memory(&s->limits, o->speed.memory);
+}
+
+static int take_limits(struct settings *s, const struct options *o, const struct config *c)
+{
+	if (settings_take_limits(s, o))
+		return -1;
+	if (c->limits.sessions)
+		s->limits.sessions = c->limits.sessions;
+	if (o->speed.memory == UINT64_MAX && c->limits.memory)
+		s->limits.memory = c->limits.memory;
+	s->limits.sessions_per_user = c->limits.sessions_per_user;
+	return 0;
+}
+
 static int fill_settings(struct settings *s, const struct options *o, struct config *c)
 {
 	const char *address;
@@ -75,8 +93,9 @@ static int fill_settings(struct settings *s, const struct options *o, struct con
 	s->port = o->serve.port != PORT_NOT_GIVEN ? o->serve.port
 		  : c->has_port                   ? c->port
 						  : DAEMON_PORT;
-	return add_modules(s, o, c) || add_keys(s, choose_text(o->key.file, c->key_file),
-						choose_text(o->key.secrets, c->secrets))
+	return take_limits(s, o, c) || add_modules(s, o, c) ||
+			       add_keys(s, choose_text(o->key.file, c->key_file),
+					choose_text(o->key.secrets, c->secrets))
 		       ? -1
 		       : 0;
 }

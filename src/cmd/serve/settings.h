@@ -6,6 +6,7 @@
  * again while clients are served. */
 
 #include "cmd/cli/options.h"
+#include "cmd/serve/census.h"
 #include "cmd/serve/module.h"
 #include "session/channel/key_ring.h"
 
@@ -15,12 +16,16 @@ struct settings {
 	struct key_ring keys; /* of the users; "-": of anybody who has it */
 	char address[256]; /* the only one to listen at, or "" */
 	unsigned port;
+	struct limits limits;
 };
 
 /* Options come before the file. Checks all that can be checked: modules, keys, and whether a
  * process can be confined. Returns 0, or -1 with a failure, after which there is nothing to
  * free. */
 int settings_load(const struct options *o, struct settings **out);
+/* Sets the limits to what they are without any configuration, but for options. Returns 0, or -1
+ * with a failure. */
+int settings_take_limits(struct settings *s, const struct options *o);
 /* Wipes the keys. s may be NULL. */
 void settings_free(struct settings *s);
 

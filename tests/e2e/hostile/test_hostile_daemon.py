@@ -316,6 +316,13 @@ def test_orders_that_a_module_does_not_permit(served):
         assert (served.arena.target / "f").read_bytes() == b"old"
 
 
+@pytest.mark.parametrize("wish", [0, 1 << 40, 2 ** 64 - 1])
+def test_orders_cannot_raise_the_memory(served, wish):
+    """0 means no limit elsewhere."""
+    e = served.sink(memory=wish).orders()
+    assert e.frames.expect("HELLO")["memory"] <= 256 << 20
+
+
 def test_orders_open_no_other_port(served):
     """A port range and an address are of no use: all connections come to the daemon's port."""
     e = served.sink(address="127.0.0.2", port_lo=20000, port_hi=60000).orders()

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cmd/serve/census.h"
+
+#include <string.h>
+#include "base/fail.h"
+#include "base/memory.h"
+#include "cmd/serve/budget.h"
+
+struct limits limits_default(void)
+{
+	uint64_t half = memory_bytes() / 2;
+
+	return (struct limits){
+		.sessions = SESSIONS_MAX,
+		.memory = half ? half : (uint64_t)SESSIONS_MAX * BUDGET_MOST,
+	};
+}
+
+int limits_set_memory(struct limits *l, uint64_t bytes)
+{
+	if (bytes < BUDGET_LEAST)
+		return fail_as(OUT_USAGE, "memory: a session needs 1 MiB");
+	l->memory = bytes;
+	return 0;
+}
+
+static unsigned count_user(const struct census *c, const char *user)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < c->count; i++)
+		n += strcmp(c->list[i].who.user, user) == 0;
+	return n;
+}
+
+static unsigned count_module(const struct census *c, const char *module)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < c->count; i++)
+		n += strcmp(c->list[i].who.module, module) == 0;
+	return n;
+}
+
+static int check_counts(const struct census *c, const struct limits *l, unsigned most,
+			const struct entrant *who)
+{
+	if (c->count >= l->sessions)
+		return fail_as(OUT_CONNECT, "rdcpd serves %u sessions already (max sessions)",
+			       c->count);
+	if (l->sessions_per_user && count_user(c, who->user) >= l->sessions_per_user)
+		return strcmp(who->user, "-") == 0
+			       ? fail_as(OUT_CONNECT,
+					 "clients without a user have %u sessions already (max "
+					 "sessions per user)",
+					 l->sessions_per_user)
+			       : fail_as(OUT_CONNECT,
+					 "user %s has %u sessions already (max sessions per user)",
+					 who->user, l->sessions_per_user);
+	if (*who->module && most && count_module(c, who->module) >= most)
+		return fail_as(OUT_CONNECT, "module %s has %u sessions already (max connections)",
+			       who->module, most);
+	return 0;
+}
+
+static uint64_t sum_memory(const struct census *c)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; i < c->count; i++)
+		sum += c->list[i].memory;
+	return sum;
+}
+
+/* A list of modules has no blocks. */
+static int share_memory(const struct census *c, const struct limits *l, uint64_t *memory)
+{
+	struct budget b = {
+		.total = l->memory,
+		.taken = sum_memory(c),
+		.running = c->count,
+		.places = l->sessions,
+	};
+
+	*memory = budget_share(&b);
+	return *memory ? 0
+		       : fail_as(OUT_CONNECT,
+				 "the sessions of rdcpd have all of its memory (%llu "
+				 "MiB, memory)",
+				 (unsigned long long)(l->memory >> 20));
+}
+
+int census_enter(struct census *c, const struct limits *l, unsigned most, pid_t pid,
+		 const struct entrant *who, uint64_t *memory)
+{
+	*memory = 0;
+	if (check_counts(c, l, most, who) || (*who->module && share_memory(c, l, memory)))
+		return -1;
+	c->list[c->count].pid = pid;
+	c->list[c->count].who = *who;
+	c->list[c->count++].memory = *memory;
+	return 0;
+}
+
+void census_lower(struct census *c, pid_t pid, uint64_t memory)
+{
+	for (unsigned i = 0; i < c->count; i++)
+		if (c->list[i].pid == pid && memory < c->list[i].memory)
+			c->list[i].memory = memory;
+}
+
+void census_leave(struct census *c, pid_t pid)
+{
+	for (unsigned i = 0; i < c->count; i++)
+		if (c->list[i].pid == pid) {
+			c->list[i] = c->list[--c->count];
+			return;
+		}
+}
