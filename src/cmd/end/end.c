@@ -17,6 +17,7 @@
 #include "base/worker.h"
 #include "cmd/end/bench_disk.h"
 #include "cmd/end/end_work.h"
+#include "cmd/end/guest_idle.h"
 #include "cmd/end/guest_list.h"
 #include "cmd/end/notes.h"
 #include "cmd/process/process.h"
@@ -44,6 +45,7 @@ struct end {
 	int clones; /* a socket to the other end; 0: none */
 	const struct guest *guest; /* NULL: an end of rdcp */
 	struct porter *porter; /* a guest's */
+	struct guest_idle *idle; /* a guest's */
 	struct msg_want list; /* a guest's: what to list */
 	bool lists; /* LIST came instead of START */
 	uint64_t orders_due_ms; /* a guest's orders must be complete then (clock_ms); 0: no limit */
@@ -433,8 +435,9 @@ static int run_end_work(void *ctx)
 	if (e->lists)
 		return run_list(e);
 	if (bench_disk_open(&e->work.orders, &stopper, &e->disk) || end_work_begin(&e->work) ||
-	    open_end_session(e, host)) {
+	    guest_idle_start(e->guest, &e->work, &e->idle) || open_end_session(e, host)) {
 		f = *failed();
+		guest_idle_stop(e->idle);
 		send_verdict(e, &f, host);
 		return fail_again(&f);
 	}
@@ -447,6 +450,7 @@ static int run_end_work(void *ctx)
 	else
 		send_verdict(e, NULL, "");
 	pthread_mutex_unlock(&e->work.watch.lock);
+	guest_idle_stop(e->idle);
 	session_flush(e->work.session);
 	s = e->work.session;
 	publish_session(e, NULL);

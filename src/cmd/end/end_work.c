@@ -10,6 +10,7 @@ static int pass_frame_to_copy(void *ctx, const struct frame *f)
 {
 	struct end_work *w = ctx;
 
+	w->frames++;
 	return copy_on_frame(w->copy, f);
 }
 

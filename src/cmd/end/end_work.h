@@ -15,6 +15,7 @@
 struct end_work {
 	struct orders orders;
 	struct copy *copy;
+	_Atomic uint64_t frames; /* about files, that came */
 	atomic_bool opened; /* from then on a failure of the session is a failure of the copy */
 	struct session *session; /* while frames can be sent over it */
 	struct tally tally;

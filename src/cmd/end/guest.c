@@ -77,6 +77,21 @@ int guest_check_list(const struct guest *g, const char *path)
 	return check_name(g, path);
 }
 
+static void lower_u32(uint32_t *value, uint64_t most)
+{
+	if (*value > most)
+		*value = (uint32_t)most;
+}
+
+/* Until there is a session, nothing moves, either. */
+static void bound_times(const struct guest *g, struct msg_start *m)
+{
+	if (g->idle_s) {
+		lower_u32(&m->timeout_ms, g->idle_s * 1000ull);
+		lower_u32(&m->connect_timeout_ms, g->idle_s * 1000ull);
+	}
+}
+
 int guest_check(const struct guest *g, struct orders *o)
 {
 	const char *refused = find_refused(g, o);
@@ -95,6 +110,7 @@ int guest_check(const struct guest *g, struct orders *o)
 	o->m.want = TRANSPORT_TCP;
 	if (o->m.memory == 0 || o->m.memory > g->memory)
 		o->m.memory = g->memory;
+	bound_times(g, &o->m);
 	if (o->m.role == ROLE_SINK && g->fsync)
 		o->rules.fsync = true;
 	/* No ~ and no patterns: these belong to an account and its shell. */

@@ -33,6 +33,7 @@ struct guest {
 	union address reached; /* where the client reached rdcpd */
 	const char *module; /* name, for messages */
 	bool may_read, may_write, may_delete, may_remove; /* what a client may do in the module */
+	unsigned idle_s; /* it ends if nothing moves for so long; 0: it does not (guest_idle.h) */
 	uint64_t memory; /* that it may take for blocks */
 	bool must_encrypt, fsync; /* this end demands that, whatever the client says */
 	/* what this client may see; of no use to a client that names a module */

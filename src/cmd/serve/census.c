@@ -6,12 +6,15 @@
 #include "base/memory.h"
 #include "cmd/serve/budget.h"
 
+enum { IDLE_S = 600 };
+
 struct limits limits_default(void)
 {
 	uint64_t half = memory_bytes() / 2;
 
 	return (struct limits){
 		.sessions = SESSIONS_MAX,
+		.idle_s = IDLE_S,
 		.memory = half ? half : (uint64_t)SESSIONS_MAX * BUDGET_MOST,
 	};
 }

@@ -17,6 +17,7 @@ struct limits {
 	unsigned sessions; /* 1 to SESSIONS_MAX */
 	unsigned sessions_per_user;
 	uint64_t memory; /* of all sessions together, for blocks */
+	unsigned idle_s; /* a session ends if nothing moves for so long */
 };
 
 /* A client that has authenticated, as its process describes it. */

@@ -17,6 +17,8 @@
 #include "cmd/cli/amount.h"
 #include "session/channel/key_ring.h"
 
+enum { TIMEOUT_MOST_S = 86400 };
+
 enum key_kind {
 	KEY_PATH,
 	KEY_COMMENT,
@@ -24,6 +26,7 @@ enum key_kind {
 	KEY_PORT,
 	KEY_SESSIONS,
 	KEY_MEMORY,
+	KEY_SECONDS,
 	KEY_YES,
 	KEY_NO,
 	KEY_USERS,
@@ -50,6 +53,7 @@ static const struct key_row key_rows[] = {
 	{"max sessions", KEY_SESSIONS, DAEMON(limits.sessions)},
 	{"max sessions per user", KEY_SESSIONS, DAEMON(limits.sessions_per_user)},
 	{"memory", KEY_MEMORY, DAEMON(limits)},
+	{"timeout", KEY_SECONDS, DAEMON(limits.idle_s)},
 	{"path", KEY_PATH, MODULE(path)},
 	{"comment", KEY_COMMENT, MODULE(comment)},
 	{"list", KEY_YES, MODULE(list)},
@@ -132,6 +136,18 @@ static int set_memory(const char *value, struct limits *to)
 	return limits_set_memory(to, bytes);
 }
 
+static int set_timeout(struct config *c, const char *value)
+{
+	uint64_t n;
+
+	if (parse_number(value, 0, TIMEOUT_MOST_S, &n))
+		return fail_as(OUT_USAGE, "%s is no number of seconds: expected 0 to %d", value,
+			       TIMEOUT_MOST_S);
+	c->limits.idle_s = (unsigned)n;
+	c->has_timeout = true;
+	return 0;
+}
+
 static int set_bool(const char *value, bool *to)
 {
 	static const char *const words[][2] = {{"no", "yes"}, {"false", "true"}, {"0", "1"}};
@@ -187,6 +203,8 @@ static int set_value(struct parser *p, const struct key_row *row, const char *va
 		return set_sessions(value, (unsigned *)(void *)at);
 	case KEY_MEMORY:
 		return set_memory(value, (struct limits *)(void *)at);
+	case KEY_SECONDS:
+		return set_timeout(p->c, value);
 	case KEY_YES:
 		return set_bool(value, flag);
 	case KEY_NO:

@@ -19,6 +19,7 @@ struct config {
 	struct module modules[MODULES_MAX];
 	unsigned module_count;
 	struct limits limits; /* 0: not given */
+	bool has_timeout;
 };
 
 /*

@@ -147,6 +147,7 @@ static _Noreturn void run_child(struct service *v, int fd, const int door[2])
 		.modules = v->server->settings->modules,
 		.module_count = v->server->settings->module_count,
 		.port = v->server->port,
+		.idle_s = v->server->settings->limits.idle_s,
 		.json = v->server->json,
 	};
 

@@ -177,6 +177,7 @@ static int run_guest(struct session_child *c, struct admitted *a, int in, int ou
 
 	g->door = c->door;
 	g->port = c->port;
+	g->idle_s = c->idle_s;
 	g->module = a->module.name;
 	if (!*a->module.name)
 		list_modules(c, a);

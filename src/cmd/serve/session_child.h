@@ -18,6 +18,7 @@ struct session_child {
 	const struct module *modules;
 	unsigned module_count;
 	unsigned port;
+	unsigned idle_s; /* struct guest */
 	bool json; /* log lines are JSON */
 };
 

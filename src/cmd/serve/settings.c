@@ -78,6 +78,8 @@ static int take_limits(struct settings *s, const struct options *o, const struct
 		s->limits.sessions = c->limits.sessions;
 	if (o->speed.memory == UINT64_MAX && c->limits.memory)
 		s->limits.memory = c->limits.memory;
+	if (c->has_timeout)
+		s->limits.idle_s = c->limits.idle_s;
 	s->limits.sessions_per_user = c->limits.sessions_per_user;
 	return 0;
 }

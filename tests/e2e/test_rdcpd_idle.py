@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A session of a rdcpd in which nothing moves ends after a time, although its client is there and answers."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from daemons import Configured
+from hosts import SLOW, leftovers, pattern, wait_until
+
+pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+DATA = "[data]\npath = {tmp}/data\nread only = no\n"
+MIB = 1 << 20
+
+
+def served(bench, tmp_path, seconds):
+    return Configured(bench, tmp_path, DATA, keys="timeout = %d\nmax sessions = 3\n" % seconds)
+
+
+def start_push(daemon, tmp_path, name, *options):
+    """A client whose source is a pipe that nobody fills."""
+    os.mkfifo(tmp_path / name)
+    run = daemon.bench.start(daemon.argv(*options, tmp_path / name, daemon.url("data/" + name)), cwd=tmp_path)
+    run.pipe = os.open(tmp_path / name, os.O_RDWR)
+    return run
+
+
+def test_idle_pushes_end(bench, tmp_path):
+    """Three clients, with heartbeats: each gets the reason, and there is room again. One that moves a byte now and then
+    goes on."""
+    daemon = served(bench, tmp_path, 3)
+    begin = time.monotonic()
+    idle = [start_push(daemon, tmp_path, "idle%d" % n, "--timeout=2") for n in range(2)]
+    lively = start_push(daemon, tmp_path, "lively")
+    for run in idle:
+        os.write(run.pipe, b"some")
+    ended = [None] * 2
+    while None in ended:
+        os.write(lively.pipe, b"x")
+        ended = [r.proc.poll() for r in idle]
+        time.sleep(0.2)
+        assert time.monotonic() < begin + (3 + 2) * SLOW + 10
+    assert time.monotonic() > begin + 3
+    assert ended == [30, 30], [r.errors() for r in idle]
+    for run in idle:
+        assert "nothing was copied for 3 s (timeout of rdcpd)" in run.errors(), run.errors()
+        assert "nothing was copied for 3 s" in daemon.run.expect("exit code 30")
+    assert lively.proc.poll() is None, lively.errors()
+    wait_until(lambda: len(daemon.children()) == 2)
+    (tmp_path / "in").write_bytes(b"data")
+    assert daemon.copy("in", daemon.url("data/")).code == 0
+    lively.kill()
+    wait_until(lambda: daemon.children() == [])
+    for run in idle + [lively]:
+        os.close(run.pipe)
+    assert leftovers(tmp_path / "data") == []
+
+
+def test_stalled_pull_ends(bench, tmp_path):
+    """The client takes nothing more: it writes into a pipe that nobody reads."""
+    daemon = served(bench, tmp_path, 2)
+    (tmp_path / "data" / "big").write_bytes(pattern(64 * MIB))
+    os.mkfifo(tmp_path / "out")
+    pipe = os.open(tmp_path / "out", os.O_RDWR)
+    run = bench.start(daemon.argv(daemon.url("data/big"), "out"), cwd=tmp_path)
+    begin = time.monotonic()
+    assert run.wait((2 + 3) * SLOW + 20) == 30, run.errors()
+    assert "nothing was copied for 2 s (timeout of rdcpd)" in run.errors(), run.errors()
+    print("ended after %.1f s" % (time.monotonic() - begin))
+    wait_until(lambda: daemon.children() == [])
+    os.close(pipe)
+
+
+def test_a_stopped_client_ends(bench, tmp_path):
+    """Its silence is noticed after the daemon's time, even if it asked for more."""
+    daemon = served(bench, tmp_path, 2)
+    run = start_push(daemon, tmp_path, "f", "--timeout=1000")
+    os.write(run.pipe, b"some")
+    wait_until(lambda: leftovers(tmp_path / "data"))
+    os.killpg(run.proc.pid, signal.SIGSTOP)
+    wait_until(lambda: daemon.children() == [], (2 + 3) * SLOW + 20)
+    os.killpg(run.proc.pid, signal.SIGCONT)
+    assert run.wait() in (30, 44), run.errors()
+    os.close(run.pipe)
+
+
+def test_work_without_data_is_no_idleness(bench, tmp_path):
+    """The daemon compares files that both have: nothing is copied for longer than its time."""
+    daemon = served(bench, tmp_path, 1)
+    for top in (tmp_path, tmp_path / "data"):
+        (top / "d").mkdir()
+        for n in range(400):
+            (top / "d" / str(n)).write_bytes(b"same%d" % n)
+    r = daemon.copy("-r", "--checksum", "d", daemon.url("data/"))
+    assert r.code == 0, r.errors()
+
+
+def test_bad_timeout(bench, tmp_path):
+    daemon = served(bench, tmp_path, 0)
+    daemon.reload(DATA, head="timeout = soon\nkey file = {tmp}/key\n")
+    daemon.run.expect("rdcpd.conf:1: soon is no number of seconds: expected 0 to 86400")
