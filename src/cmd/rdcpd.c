@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cmd/process/process.h"
 #include "cmd/serve/alone.h"
+#include "cmd/serve/notify.h"
 #include "cmd/serve/serve.h"
 #include "session/channel/openssl.h"
 
@@ -20,6 +21,7 @@ int main(int argc, char **argv)
 	int rc;
 
 	process_parse_options(&o, RDCPD, argc, argv);
+	notify_begin();
 	process_protect_secrets();
 	process_raise_descriptors();
 	s.json = o.serve.log_json;

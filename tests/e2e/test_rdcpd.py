@@ -325,12 +325,15 @@ def test_a_killed_session_ends_alone(bench, daemon, tmp_path):
     assert daemon.run.proc.poll() is None
 
 
-@pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_it_and_its_sessions(bench, daemon, tmp_path, signo):
+@pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM, signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]])
+def test_signals_end_it_and_its_sessions(bench, daemon, tmp_path, signals):
     (tmp_path / "in").write_bytes(pattern(20 << 20))
     client = bench.start(daemon.argv("--bwlimit=2M", "in", daemon.url("rw/")), cwd=tmp_path)
     wait_until(lambda: len(daemon.children()) == 2)
-    daemon.run.signal(signo)
+    for signo in signals[:-1]:
+        daemon.run.signal(signo)
+        daemon.run.expect("ending after 1 session")
+    daemon.run.signal(signals[-1])
     assert daemon.run.wait(5) == 0
     assert client.wait(20) != 0
     wait_until(lambda: daemon.children() == [], timeout=5)

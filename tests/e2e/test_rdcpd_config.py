@@ -75,6 +75,7 @@ ERRORS = {
     "no-gid": ("[a]\npath = {tmp}\nuid = 54321\n", 3, "module a: user 54321 has no group: give a gid, too"),
     "users": ("[a]\npath = {tmp}\nusers = al/ice\n", 3, "al/ice is no name of a user"),
     "host": ("[a]\npath = {tmp}\nhosts allow = 10.0.0.1 example.org\n", 3, "names are not looked up"),
+    "seconds": ("drain limit = 604801\n", 1, "604801 is no number of seconds: expected 0 to 604800"),
     "prefix": ("[a]\npath = {tmp}\nhosts deny = 10.0.0.0/33\n", 3, "from 0 to 32"),
 }
 

@@ -109,7 +109,7 @@ def test_read_only_file_system(bench, tmp_path):
         assert r.code == 0 and (tmp_path / "out").read_bytes() == b"old", r.errors()
 
 
-@pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGKILL])
 @pytest.mark.parametrize("way", ["push", "pull"])
 def test_clients_of_a_restarted_daemon_go_on(bench, tmp_path, signo, way):
     """Their sessions end with the daemon. When it is there again, on the same port, they send only what was missing."""

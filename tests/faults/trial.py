@@ -174,7 +174,8 @@ class Run:
         with contextlib.suppress(subprocess.TimeoutExpired):
             client.wait(max(.1, until - time.monotonic()))
         self.is_daemon_gone = daemon.poll() is not None
-        daemon.terminate()
+        # SIGTERM would wait for what is left of the session.
+        daemon.send_signal(signal.SIGINT)
 
     def _port(self, proc, until):
         while time.monotonic() < until and proc.poll() is None:

@@ -58,12 +58,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	expect(write(fd, data, size) == (ssize_t)size);
 	snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
 	memset(&config, 0, sizeof config);
+	config_init(&config);
 	if (config_read(path, &config))
 		expect(failed()->code == OUT_USAGE);
 	else
 		for (unsigned i = 0; i < config.module_count; i++)
 			expect_module(i);
 	expect(config.module_count <= MODULES_MAX && config.port <= UINT16_MAX);
+	expect(config.drain_s <= DRAIN_S_MAX);
 	close(fd);
 	return 0;
 }

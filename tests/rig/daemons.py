@@ -90,12 +90,12 @@ class Daemon:
 class Configured(Daemon):
     """A rdcpd with a file. text: its modules; keys: further keys of the daemon; {tmp} stands for the test's directory."""
 
-    def __init__(self, bench, tmp_path, text, *options, keys=""):
+    def __init__(self, bench, tmp_path, text, *options, keys="", **how):
         self.bench, self.tmp, self.key, self.file = bench, tmp_path, tmp_path / "key", tmp_path / "rdcpd.conf"
         if not self.key.exists():
             assert bench.run([program("rdcpd"), "--make-key", self.key]).code == 0
         self.write(keys + text)
-        self.run = bench.start([program("rdcpd"), "--config", self.file, "-v", *options])
+        self.run = bench.start([program("rdcpd"), "--config", self.file, "-v", *options], **how)
         self.port = int(self.run.expect("listening on").rsplit(":", 1)[1])
 
     def write(self, text, head="address = 127.0.0.1\nport = 0\nkey file = {tmp}/key\n"):

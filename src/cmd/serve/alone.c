@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 #include "base/fail.h"
+#include "cmd/serve/config.h"
 #include "cmd/serve/confine.h"
 #include "host/own_address.h"
 
@@ -47,6 +48,7 @@ int alone_load(const struct options *o, struct alone_key *key, struct settings *
 		return fail_as(OUT_MEMORY, "start to serve: %m");
 	snprintf(s->address, sizeof s->address, "%s", o->network.address);
 	s->port = o->serve.port != PORT_NOT_GIVEN ? o->serve.port : DAEMON_PORT;
+	s->drain_s = DRAIN_S;
 	s->module_count = 1;
 	if (settings_take_limits(s, o) || open_directory(&s->modules[0]) ||
 	    make_key(key, &s->keys)) {

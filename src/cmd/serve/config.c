@@ -27,6 +27,7 @@ enum key_kind {
 	KEY_SESSIONS,
 	KEY_MEMORY,
 	KEY_SECONDS,
+	KEY_DRAIN,
 	KEY_YES,
 	KEY_NO,
 	KEY_USERS,
@@ -54,6 +55,7 @@ static const struct key_row key_rows[] = {
 	{"max sessions per user", KEY_SESSIONS, DAEMON(limits.sessions_per_user)},
 	{"memory", KEY_MEMORY, DAEMON(limits)},
 	{"timeout", KEY_SECONDS, DAEMON(limits.idle_s)},
+	{"drain limit", KEY_DRAIN, DAEMON(drain_s)},
 	{"path", KEY_PATH, MODULE(path)},
 	{"comment", KEY_COMMENT, MODULE(comment)},
 	{"list", KEY_YES, MODULE(list)},
@@ -123,6 +125,17 @@ static int set_sessions(const char *value, unsigned *to)
 	if (parse_number(value, 1, SESSIONS_MAX, &n))
 		return fail_as(OUT_USAGE, "%s is no number of sessions: expected 1 to %d", value,
 			       SESSIONS_MAX);
+	*to = (unsigned)n;
+	return 0;
+}
+
+static int set_seconds(const char *value, unsigned most, unsigned *to)
+{
+	uint64_t n;
+
+	if (parse_number(value, 0, most, &n))
+		return fail_as(OUT_USAGE, "%s is no number of seconds: expected 0 to %u", value,
+			       most);
 	*to = (unsigned)n;
 	return 0;
 }
@@ -205,6 +218,8 @@ static int set_value(struct parser *p, const struct key_row *row, const char *va
 		return set_memory(value, (struct limits *)(void *)at);
 	case KEY_SECONDS:
 		return set_timeout(p->c, value);
+	case KEY_DRAIN:
+		return set_seconds(value, DRAIN_S_MAX, (unsigned *)(void *)at);
 	case KEY_YES:
 		return set_bool(value, flag);
 	case KEY_NO:
@@ -399,6 +414,11 @@ static int read_text(int fd, const char *path, char *text)
 		return fail_as(OUT_USAGE, "%s has a NUL", path);
 	text[n] = '\0';
 	return 0;
+}
+
+void config_init(struct config *c)
+{
+	c->drain_s = DRAIN_S;
 }
 
 int config_read(const char *path, struct config *c)

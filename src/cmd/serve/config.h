@@ -10,22 +10,26 @@
 #include "cmd/serve/module.h"
 
 enum { CONFIG_ADDRESS_MAX = 256, CONFIG_FILE_MAX = 1 << 20 };
+enum { DRAIN_S = 600, DRAIN_S_MAX = 7 * 24 * 3600 }; /* of "drain limit" */
 
 struct config {
 	char address[CONFIG_ADDRESS_MAX]; /* "": not given */
 	char key_file[PATH_MAX], secrets[PATH_MAX]; /* "": not given */
 	unsigned port;
 	bool has_port;
+	unsigned drain_s;
 	struct module modules[MODULES_MAX];
 	unsigned module_count;
 	struct limits limits; /* 0: not given */
 	bool has_timeout;
 };
 
+/* What holds without a file. c must be zeros. */
+void config_init(struct config *c);
 /*
- * Reads the file, which must belong to root or this user, and be writable by its owner only. c must
- * be zeros. Logs each error with its file and line. Returns 0, or -1 with a failure (OUT_USAGE if
- * there were errors).
+ * Reads the file, which must belong to root or this user, and be writable by its owner only. c has
+ * what holds without it. Logs each error with its file and line. Returns 0, or -1 with a failure
+ * (OUT_USAGE if there were errors).
  */
 int config_read(const char *path, struct config *c);
 

@@ -16,6 +16,7 @@
 #include "cmd/serve/admission.h"
 #include "cmd/serve/census.h"
 #include "cmd/serve/door.h"
+#include "cmd/serve/notify.h"
 #include "cmd/serve/replay.h"
 #include "cmd/serve/session_child.h"
 #include "lane/tcp/tcp_connect.h"
@@ -25,6 +26,7 @@
 enum {
 	CHECK_MS = 250,
 	RETRY_MS = 20, /* after poll(2) failed */
+	STOP_MS = 10000, /* more than the processes of sessions take to end */
 	/* a signal that arrives just before poll(2) does not end it */ LANE_BYTE = 'S'
 };
 
@@ -43,15 +45,25 @@ struct service {
 	struct replay replay;
 	struct client clients[SESSIONS_MAX];
 	unsigned count;
+	bool reload_failed; /* the last one */
+	uint64_t drain_due; /* when the last sessions are ended (clock_ms); 0: it does not drain */
 };
 
 /* ---- signals --------------------------------------------------------------------------------- */
 
-static volatile sig_atomic_t stop_signal, reload_signal;
+/* stops: 1 ends it when all sessions have ended, 2 at once. */
+static volatile sig_atomic_t stops, reload_signal;
+
+static void on_drain(int signo)
+{
+	(void)signo;
+	stops = stops ? 2 : 1;
+}
 
 static void on_stop(int signo)
 {
-	stop_signal = signo;
+	(void)signo;
+	stops = 2;
 }
 
 static void on_reload(int signo)
@@ -74,7 +86,7 @@ static void set_handler(int signo, void (*handler)(int))
 
 static void take_signals(void)
 {
-	set_handler(SIGTERM, on_stop);
+	set_handler(SIGTERM, on_drain);
 	set_handler(SIGINT, on_stop);
 	set_handler(SIGHUP, on_reload);
 	set_handler(SIGCHLD, on_child);
@@ -152,6 +164,7 @@ static _Noreturn void run_child(struct service *v, int fd, const int door[2])
 	};
 
 	restore_signals();
+	notify_forget();
 	close_others(v, fd, door[0]);
 	keys = v->server->settings->keys;
 	session_child_run(&c);
@@ -163,7 +176,7 @@ static void start_client(struct service *v, unsigned i)
 	int fd = v->strangers.list[i].fd, door[2] = {-1, -1};
 	pid_t pid;
 
-	if (v->count == SESSIONS_MAX) {
+	if (v->count == SESSIONS_MAX || v->drain_due) {
 		stranger_refuse(&v->strangers.list[i]);
 		stranger_close(&v->strangers, i);
 		return;
@@ -245,10 +258,14 @@ static void read_doors(struct service *v)
 	}
 }
 
-static void reap_children(void)
+/* Returns whether there are any still. */
+static bool reap_children(void)
 {
-	while (waitpid(-1, NULL, WNOHANG) > 0)
+	pid_t pid;
+
+	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
 		;
+	return pid == 0;
 }
 
 /* ---- strangers ------------------------------------------------------------------------------- */
@@ -418,15 +435,15 @@ static void run_iteration(struct service *v)
 }
 
 /* Sessions that run have copies of the settings that they began with. */
-static void reload_settings(struct server *s)
+static int reload_settings(struct server *s)
 {
 	struct settings *fresh;
 
 	if (!s->options)
-		return;
+		return 0;
 	if (settings_load(s->options, &fresh)) {
 		log_at(LOG_ERROR, "%s; the settings stay as they are", failed()->text);
-		return;
+		return -1;
 	}
 	if (strcmp(fresh->address, s->settings->address) != 0 || fresh->port != s->settings->port)
 		log_warn("address and port change only when rdcpd starts again");
@@ -434,6 +451,68 @@ static void reload_settings(struct server *s)
 	s->settings = fresh;
 	log_info("loaded the settings again: %u module%s", fresh->module_count,
 		 fresh->module_count == 1 ? "" : "s");
+	return 0;
+}
+
+/* Of those that have authenticated. */
+static unsigned count_sessions(const struct service *v)
+{
+	return v->count - v->admission.count;
+}
+
+static struct notify_state state_of(const struct service *v)
+{
+	return (struct notify_state){
+		.sessions = count_sessions(v),
+		.draining = v->drain_due != 0,
+		.reload_failed = v->reload_failed,
+	};
+}
+
+static void obey_reload(struct service *v, struct server *s)
+{
+	struct notify_state state;
+
+	if (!reload_signal)
+		return;
+	reload_signal = 0;
+	/* A manager takes no state but the end of one that stops. */
+	if (v->drain_due)
+		return;
+	notify_reloading();
+	v->reload_failed = reload_settings(s) != 0;
+	state = state_of(v);
+	notify_ready(&state);
+}
+
+/* limit_s 0: sessions end at once. */
+static void begin_drain(struct service *v, unsigned limit_s)
+{
+	struct notify_state state;
+
+	v->drain_due = clock_ms() + 1000ull * limit_s;
+	state = state_of(v);
+	notify_stopping(&state, 1000ull * limit_s + STOP_MS);
+	if (limit_s > 0 && v->count > 0)
+		log_warn("ending after %u session%s, or in %u s; SIGTERM again ends at once",
+			 state.sessions, state.sessions == 1 ? "" : "s", limit_s);
+}
+
+/* Whether rdcpd goes on serving: new clients, or while it drains the sessions that there are. The
+ * process of a session reports after its end has closed the door. */
+static bool has_to_serve(struct service *v)
+{
+	if (stops == 0)
+		return true;
+	if (!v->drain_due)
+		begin_drain(v, stops > 1 ? 0 : v->server->settings->drain_s);
+	if (stops > 1 || (v->count == 0 && !reap_children()))
+		return false;
+	if (clock_left(v->drain_due) > 0)
+		return true;
+	log_warn("ended what was left after the drain limit: %u session%s", count_sessions(v),
+		 count_sessions(v) == 1 ? "" : "s");
+	return false;
 }
 
 static void stop_clients(struct service *v)
@@ -447,17 +526,19 @@ static void stop_clients(struct service *v)
 int serve_run(struct server *s)
 {
 	static struct service v;
+	struct notify_state state;
 
 	v.server = s;
 	if (replay_init(&v.replay))
 		return -1;
 	strangers_init(&v.strangers, STRANGERS_MAX);
-	while (!stop_signal) {
-		if (reload_signal) {
-			reload_signal = 0;
-			reload_settings(s);
-		}
+	state = state_of(&v);
+	notify_ready(&state);
+	while (has_to_serve(&v)) {
+		obey_reload(&v, s);
 		run_iteration(&v);
+		state = state_of(&v);
+		notify_status(&state);
 	}
 	strangers_close(&v.strangers);
 	stop_clients(&v);

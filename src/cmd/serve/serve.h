@@ -25,9 +25,10 @@ struct server {
 
 /* From here on signals have the meaning that serve_run() describes. */
 int serve_listen(struct server *s);
-/* Serves clients until SIGTERM or SIGINT, which end all sessions. SIGHUP loads the settings again,
- * for later sessions; if that fails, the settings stay as they are. Returns 0, or -1 with a
- * failure. */
+/* Serves clients until a signal. SIGTERM: takes no new clients, and ends with the last session, or
+ * when the settings' time is over. A second SIGTERM, or SIGINT, ends all sessions at once. SIGHUP
+ * loads the settings again, for later sessions; if that fails, the settings stay as they are.
+ * Reports all of that to a service manager (notify.h). Returns 0, or -1 with a failure. */
 int serve_run(struct server *s);
 
 #endif

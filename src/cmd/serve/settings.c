@@ -95,6 +95,7 @@ static int fill_settings(struct settings *s, const struct options *o, struct con
 	s->port = o->serve.port != PORT_NOT_GIVEN ? o->serve.port
 		  : c->has_port                   ? c->port
 						  : DAEMON_PORT;
+	s->drain_s = c->drain_s;
 	return take_limits(s, o, c) || add_modules(s, o, c) ||
 			       add_keys(s, choose_text(o->key.file, c->key_file),
 					choose_text(o->key.secrets, c->secrets))
@@ -110,8 +111,10 @@ int settings_load(const struct options *o, struct settings **out)
 
 	if (!s || !c)
 		fail_as(OUT_MEMORY, "load the configuration: %m");
-	else
+	else {
+		config_init(c);
 		ret = fill_settings(s, o, c);
+	}
 	free(c);
 	if (ret)
 		settings_free(s);

@@ -17,6 +17,7 @@ struct settings {
 	char address[256]; /* the only one to listen at, or "" */
 	unsigned port;
 	struct limits limits;
+	unsigned drain_s; /* how long sessions may go on after SIGTERM */
 };
 
 /* Options come before the file. Checks all that can be checked: modules, keys, and whether a

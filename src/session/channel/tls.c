@@ -205,11 +205,11 @@ static int handshake_failed(struct tls *t, int ssl_error, int err)
 		return fail_as(OUT_PEER_LOST,
 			       "TLS handshake with %s: the peer closed the connection", peer);
 	if (why == ALERT_REASON + SSL_AD_ACCESS_DENIED)
-		return fail_as(OUT_PEER_LOST, "TLS handshake with %s: it is serving another peer%s",
-			       peer,
+		return fail_as(OUT_PEER_LOST, "TLS handshake with %s: it %s", peer,
 			       t->caller == CALLER_SOURCE
-				       ? " (rdrecv takes one; rdcpd(8) serves many)"
-				       : "");
+				       ? "is serving another peer (rdrecv takes one; rdcpd(8) "
+					 "serves many)"
+				       : "takes no new session now");
 	if (why == ERR_R_MALLOC_FAILURE)
 		return fail_as(OUT_MEMORY, "TLS handshake with %s: %s", peer, strerror(ENOMEM));
 	if (is_wrong_key(why))
