@@ -2,6 +2,8 @@
 # A thin layer over meson: make && sudo make install
 PREFIX ?= /usr/local
 DESTDIR ?=
+# Where rdcpd.service goes, such as /etc/systemd/system; empty: nowhere.
+UNITS ?=
 BUILD ?= build/make
 # Where `make' leaves links to the programs.
 LINKS ?= .
@@ -13,11 +15,11 @@ all: $(BUILD)/build.ninja
 		ln -sf "$$(realpath "$(BUILD)")/src/$$p" "$(LINKS)/$$p" || exit; done; fi
 
 $(BUILD)/build.ninja:
-	meson setup --buildtype=release "--prefix=$(PREFIX)" -Dtests=false "$(BUILD)"
+	meson setup --buildtype=release "--prefix=$(PREFIX)" "-Dsystemd_unit_dir=$(UNITS)" -Dtests=false "$(BUILD)"
 
 # What is built already is installed as it is, so that root builds nothing.
 install: $(BUILD)/build.ninja
-	meson configure "-Dprefix=$(PREFIX)" "$(BUILD)"
+	meson configure "-Dprefix=$(PREFIX)" "-Dsystemd_unit_dir=$(UNITS)" "$(BUILD)"
 	DESTDIR="$(DESTDIR)" meson install -C "$(BUILD)" --quiet
 
 uninstall:

@@ -4,14 +4,16 @@
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
+import subprocess
 import time
 
 import pytest
 
-from daemons import Configured
-from hosts import SLOW, pattern, wait_until
+from daemons import HERE, Configured
+from hosts import BIN, ROOT, SLOW, pattern, program, wait_until
 
 pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
 MODULE = "[m]\npath = {tmp}/m\nread only = no\n"
@@ -162,3 +164,100 @@ def test_sigterm_ends_at_once(bench, tmp_path, limit, sessions):
     d.run.signal(signal.SIGTERM)
     assert d.run.wait(5) == 0 and "ending after" not in d.run.errors()
     assert not client or client.wait() not in (0, None)
+
+
+# ---- the unit -----------------------------------------------------------------------------------------------
+
+UNIT = ROOT / "etc" / "rdcpd.service.in"
+# What "systemd-analyze security" of systemd 252 prints is 3.3; other versions weigh differently.
+EXPOSURE = 4.0
+
+
+@pytest.fixture
+def unit(tmp_path):
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("there is no systemd-analyze")
+    path = tmp_path / "rdcpd.service"
+    path.write_text(UNIT.read_text().replace("@BINDIR@", str(BIN)))
+    return path
+
+
+def analyze(*words):
+    r = subprocess.run(["systemd-analyze", *words], capture_output=True, text=True, timeout=60,
+                       env=dict(os.environ, SYSTEMD_COLORS="0", SYSTEMD_LOG_TARGET="console"))
+    return r.returncode, r.stdout + r.stderr
+
+
+@pytest.mark.may_skip("any", "systemd is not installed")
+def test_unit_is_valid(unit):
+    code, text = analyze("verify", "--man=no", unit)
+    # Units of this machine are not ours.
+    assert code == 0 and "rdcpd" not in text, text
+
+
+@pytest.mark.may_skip("any", "systemd is not installed, or cannot examine a file")
+def test_unit_permits_little(unit):
+    code, text = analyze("security", "--offline=true", "--threshold=%d" % (EXPOSURE * 10), unit)
+    if "unrecognized option" in text:
+        pytest.skip("this systemd-analyze cannot examine a file")
+    found = re.search(r"Overall exposure level for rdcpd.service: ([\d.]+)", text)
+    print(found and found[0])
+    assert code == 0 and found and float(found[1]) <= EXPOSURE, text
+
+
+def values(key):
+    return [word for line in re.findall(r"^%s=(.*)$" % key, UNIT.read_text(), re.M) for word in line.split()]
+
+
+def test_unit_leaves_the_adapters():
+    assert not values("PrivateDevices") and values("LimitMEMLOCK") == ["infinity"]
+    assert "char-infiniband_verbs" in values("DeviceAllow") and "/dev/infiniband/rdma_cm" in values("DeviceAllow")
+    assert {"AF_NETLINK", "AF_INET", "AF_INET6", "AF_UNIX"} == set(values("RestrictAddressFamilies"))
+
+
+def capabilities(*without):
+    """Words that run a program with what the unit leaves."""
+    kept = [c[4:].lower() for c in values("CapabilityBoundingSet") if c not in without]
+    return ["setpriv", "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all," + ",".join("+" + c for c in kept)]
+
+
+def try_capabilities(bench, tmp_path, *without):
+    """Whether a daemon without these does its work: files of root and of another user, and ending all sessions."""
+    for name in ("root", "other"):
+        (tmp_path / name).mkdir(exist_ok=True)
+    os.chown(tmp_path / "other", 54321, 54321)
+    (tmp_path / "root" / "f").write_bytes(b"f")
+    (tmp_path / "root" / "f").chmod(0)
+    os.chown(tmp_path / "root" / "f", 54321, 54321)
+    (tmp_path / "in").write_bytes(pattern(20 << 20))
+    modules = "[root]\npath = {tmp}/root\nread only = no\n[other]\npath = {tmp}/other\nread only = no\nuid = 54321\ngid = 54321\n"
+    try:
+        d = Configured(bench, tmp_path, modules, become=capabilities(*without))
+    except AssertionError:
+        return False
+    if d.copy("-p", d.url("root/f"), "out").code or d.copy("-p", "key", d.url("root/f")).code:
+        return False
+    if (tmp_path / "root" / "f").stat().st_uid != 54321:
+        return False
+    client = bench.start(d.argv("--bwlimit=2M", "in", d.url("other/x")), cwd=d.tmp)
+    wait_until(lambda: len(d.children()) == 2 and any((tmp_path / "other").iterdir()))
+    d.run.signal(signal.SIGINT)
+    assert d.run.wait() == 0
+    try:
+        wait_until(lambda: d.children() == [], timeout=3)
+    except AssertionError:
+        return False
+    finally:
+        client.kill()
+    return True
+
+
+@pytest.mark.needs("root", why="another user cannot have these capabilities")
+def test_capabilities_of_the_unit_suffice(bench, tmp_path):
+    assert try_capabilities(bench, tmp_path)
+
+
+@pytest.mark.needs("root", why="another user cannot have these capabilities")
+@pytest.mark.parametrize("without", values("CapabilityBoundingSet"))
+def test_each_capability_of_the_unit_is_needed(bench, tmp_path, without):
+    assert not try_capabilities(bench, tmp_path, without)
