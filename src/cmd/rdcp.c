@@ -91,8 +91,6 @@ static int check_daemons(struct plan *p)
 		return 0;
 	if (remote && p->target.host[0])
 		return fail_as(OUT_USAGE, "with rdma://, SRC or DST must be on this host");
-	if (!p->o.key.file)
-		return fail_as(OUT_USAGE, "rdma:// needs the key of rdcpd: --key-file=FILE");
 	if (p->o.network.want == TRANSPORT_SSH)
 		return fail_as(OUT_USAGE, "--transport=ssh: there is no ssh to a rdcpd");
 	/* What -a includes, and no daemon permits. */

@@ -197,7 +197,7 @@ def test_two_remote_operands_and_a_missing_key(bench, daemon, tmp_path):
     r = daemon.copy("host:f", daemon.url("rw/"))
     assert r.code == 1 and "must be on this host" in r.errors()
     r = bench.run([program("rdcp"), "key", daemon.url("rw/")], cwd=tmp_path)
-    assert r.code == 1 and "--key-file" in r.errors()
+    assert r.code == 40 and "--key-file" in r.errors()
 
 
 @pytest.mark.parametrize("module, why", [

@@ -383,7 +383,7 @@ def test_example_of_the_manual_is_valid(bench, tmp_path):
 
 @pytest.mark.needs("root", why="a module of the example has another user")
 def test_installed_example_is_valid(bench, tmp_path):
-    for name in ("data", "inbox", "mirror"):
+    for name in ("data", "public", "inbox", "mirror"):
         (tmp_path / name).mkdir()
     assert bench.run([program("rdcpd"), "--secrets", tmp_path / "secrets", "--make-key", "alice"]).code == 0
     file, example = tmp_path / "rdcpd.conf", (ROOT / "etc" / "rdcpd.conf").read_text()

@@ -124,4 +124,4 @@ def test_a_listing_takes_no_memory(daemon, tmp_path):
 def test_options_that_a_listing_does_not_have(bench, daemon):
     assert "DST is missing" in listed(daemon, "ro/", "-r", code=1).errors()
     r = bench.run([program("rdcp"), daemon.url("ro/")])
-    assert r.code == 1 and "--key-file" in r.errors()
+    assert r.code == 40 and "--key-file" in r.errors()

@@ -32,7 +32,8 @@ static void expect_module(unsigned i)
 {
 	const struct module *m = &config.modules[i];
 	union address from = {.in4 = {.sin_family = AF_INET}};
-	const char *users[] = {"-", "alice"};
+	const char *users[] = {"-", "alice", ANONYMOUS_USER};
+	struct module_rights may;
 
 	expect(module_name_is_valid(m->name, strlen(m->name)));
 	expect(m->path[0] == '/' && strlen(m->path) < PATH_MAX);
@@ -40,9 +41,12 @@ static void expect_module(unsigned i)
 	expect(module_find(config.modules, config.module_count, m->name) == m);
 	expect_rules(&m->allow);
 	expect_rules(&m->deny);
-	for (unsigned u = 0; u < 2; u++)
+	for (unsigned u = 0; u < 3; u++)
 		if (module_admit(m, users[u], &from))
 			expect(failed()->code == OUT_AUTH);
+	may = module_rights(m, ANONYMOUS_USER);
+	expect(!m->anonymous || may.read || may.write);
+	expect(!may.delete &&!may.remove && (!may.write || m->anonymous_writes));
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

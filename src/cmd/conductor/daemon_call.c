@@ -55,8 +55,22 @@ static int report_call_failure(int out)
 	return v.code;
 }
 
-static int dial_daemon(const struct options *o, const struct daemon_url *url, struct channel **ch)
+/* Whoever has no key, and names no user, is an anonymous client. */
+static int choose_key(const struct options *o, struct daemon_url *url, struct psk *key)
 {
+	if (o->key.file)
+		return psk_from_made_file(o->key.file, key);
+	if (strcmp(url->user, "-") != 0 && !user_is_anonymous(url->user))
+		return fail_as(OUT_USAGE, "rdma://%s@ needs the key of that user: --key-file=FILE",
+			       url->user);
+	snprintf(url->user, sizeof url->user, "%s", ANONYMOUS_USER);
+	psk_anonymous(key);
+	return 0;
+}
+
+static int dial_daemon(const struct options *o, const struct daemon_url *named, struct channel **ch)
+{
+	struct daemon_url who = *named, *url = &who;
 	union address dialed;
 	struct psk key;
 	struct dial_opts d = {
@@ -73,11 +87,15 @@ static int dial_daemon(const struct options *o, const struct daemon_url *url, st
 		.caller = CALLER_CONDUCTOR,
 		.user = url->user,
 	};
-	int rc = psk_from_made_file(o->key.file, &key);
+	int rc = choose_key(o, url, &key);
 
 	if (!rc)
 		rc = dial_connect(&d, ch, &dialed);
 	psk_wipe(&key);
+	if (rc && failed()->code == OUT_AUTH && !o->key.file)
+		return fail_as(OUT_AUTH,
+			       "rdcpd on %s takes no client without a key: use --key-file=FILE",
+			       url->host);
 	return rc;
 }
 

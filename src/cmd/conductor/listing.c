@@ -183,8 +183,6 @@ static int check_options(const struct options *o)
 			       "DST is missing after %s; without DST, rdcp lists one "
 			       "directory, without -r, -a or --files-from",
 			       o->operands[0]);
-	if (!o->key.file)
-		return fail_as(OUT_USAGE, "rdma:// needs the key of rdcpd: --key-file=FILE");
 	return 0;
 }
 

@@ -62,7 +62,8 @@ static int check_names(const struct guest *g, const struct orders *o)
 static int check_role(const struct guest *g, const struct orders *o)
 {
 	if (o->m.role == ROLE_SINK && !g->may_write)
-		return fail("module %s is read only", g->module);
+		return fail("module %s is read only%s", g->module,
+			    g->anonymous ? " for clients without a key" : "");
 	if (o->m.role == ROLE_SOURCE && !g->may_read)
 		return fail("module %s is write only", g->module);
 	return 0;

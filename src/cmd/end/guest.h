@@ -35,6 +35,7 @@ struct guest {
 	bool may_read, may_write, may_delete, may_remove; /* what a client may do in the module */
 	unsigned idle_s; /* it ends if nothing moves for so long; 0: it does not (guest_idle.h) */
 	uint64_t memory; /* that it may take for blocks */
+	bool anonymous; /* it has no key: messages say that others may do more */
 	bool must_encrypt, fsync; /* this end demands that, whatever the client says */
 	/* what this client may see; of no use to a client that names a module */
 	const struct guest_module *listed;

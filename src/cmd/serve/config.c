@@ -66,6 +66,8 @@ static const struct key_row key_rows[] = {
 	{"max connections", KEY_SESSIONS, MODULE(max_sessions)},
 	{"uid", KEY_UID, MODULE(account)},
 	{"gid", KEY_GID, MODULE(account)},
+	{"anonymous", KEY_YES, MODULE(anonymous)},
+	{"anonymous write", KEY_YES, MODULE(anonymous_writes)},
 	{"users", KEY_USERS, MODULE(users)},
 	{"hosts allow", KEY_HOSTS, MODULE(allow)},
 	{"hosts deny", KEY_HOSTS, MODULE(deny)},
@@ -185,6 +187,11 @@ static int set_users(const char *value, char to[static MODULE_USERS_MAX])
 
 		if (!user_name_is_valid(value, len))
 			return fail_as(OUT_USAGE, "%.*s is no name of a user", (int)len, value);
+		if (len == strlen(ANONYMOUS_USER) && memcmp(value, ANONYMOUS_USER, len) == 0)
+			return fail_as(
+				OUT_USAGE,
+				"%s is no user: clients without a key need \"anonymous = yes\"",
+				ANONYMOUS_USER);
 		if (used + len + 2 > MODULE_USERS_MAX)
 			return fail_as(OUT_USAGE, "the names are longer than %d bytes",
 				       MODULE_USERS_MAX);
@@ -293,6 +300,21 @@ static int parse_setting(struct parser *p, const char *line)
 	return set_value(p, row, sign);
 }
 
+static int check_anonymous(const struct module *m)
+{
+	if (m->anonymous_writes && !(m->anonymous && m->may_write))
+		return fail_as(OUT_USAGE,
+			       "module %s: \"anonymous write\" needs \"anonymous = yes\" and "
+			       "\"read only = no\"",
+			       m->name);
+	if (m->anonymous && !m->may_read && !m->anonymous_writes)
+		return fail_as(OUT_USAGE,
+			       "module %s is write only: clients without a key could do nothing "
+			       "without \"anonymous write = yes\"",
+			       m->name);
+	return 0;
+}
+
 /* What only the whole section shows. */
 static int end_section(struct parser *p)
 {
@@ -313,6 +335,8 @@ static int end_section(struct parser *p)
 			       "module %s cannot be both read and written: no sources can be "
 			       "removed",
 			       m->name);
+	if (m && check_anonymous(m))
+		return -1;
 	if (m && account_complete(&m->account)) {
 		struct failure why = *failed();
 

@@ -107,17 +107,30 @@ static bool may_host(const struct module *m, const union address *from)
 	return !host_rules_match(&m->deny, from);
 }
 
+static int check_user(const struct module *m, const char *user)
+{
+	if (user_is_anonymous(user))
+		return m->anonymous ? 0
+				    : fail_as(OUT_AUTH,
+					      "module %s takes no client without a key: use "
+					      "--key-file=FILE",
+					      m->name);
+	if (!m->users[0] || has_word(m->users, user))
+		return 0;
+	if (strcmp(user, "-") != 0)
+		return fail_as(OUT_AUTH, "user %s may not use module %s", user, m->name);
+	return fail_as(OUT_AUTH,
+		       "module %s is for certain users only: name one, as in "
+		       "rdma://USER@HOST/%s",
+		       m->name, m->name);
+}
+
 int module_admit(const struct module *m, const char *user, const union address *from)
 {
 	char text[80];
 
-	if (m->users[0] && !has_word(m->users, user))
-		return strcmp(user, "-") == 0
-			       ? fail_as(OUT_AUTH,
-					 "module %s is for certain users only: name one, as in "
-					 "rdma://USER@HOST/%s",
-					 m->name, m->name)
-			       : fail_as(OUT_AUTH, "user %s may not use module %s", user, m->name);
+	if (check_user(m, user))
+		return -1;
 	if (!may_host(m, from)) {
 		union address host = address_with_port(from, 0);
 
@@ -125,4 +138,16 @@ int module_admit(const struct module *m, const char *user, const union address *
 			       address_text(&host, text, sizeof text), m->name);
 	}
 	return 0;
+}
+
+struct module_rights module_rights(const struct module *m, const char *user)
+{
+	bool anonymous = user_is_anonymous(user);
+
+	return (struct module_rights){
+		.read = m->may_read,
+		.write = m->may_write && (!anonymous || m->anonymous_writes),
+		.delete = m->may_delete && !anonymous,
+		.remove = m->may_remove && !anonymous,
+	};
 }

@@ -10,6 +10,7 @@
 #include "cmd/serve/account.h"
 #include "cmd/serve/host_rules.h"
 #include "protocol/message.h"
+#include "session/channel/key_ring.h"
 
 enum { MODULE_USERS_MAX = 4096 };
 
@@ -17,6 +18,7 @@ struct module {
 	char name[MODULE_NAME_MAX];
 	char path[PATH_MAX]; /* absolute */
 	bool may_read, may_write, may_delete, may_remove;
+	bool anonymous, anonymous_writes; /* clients without a key may read it, and write, too */
 	bool must_encrypt; /* a client with --encrypt=off is refused */
 	bool fsync; /* as if each client had said --fsync */
 	char users[MODULE_USERS_MAX]; /* names that may use it, with blanks; "": everybody */
@@ -35,10 +37,17 @@ int module_open(struct module *m);
 /* NULL: there is none of this name. */
 const struct module *module_find(const struct module *list, unsigned count, const char *name);
 /*
- * Whether a user ("-": one with the key that has no user) may use it from this address. As in
- * rsyncd.conf: who is in "hosts allow" may; if there is no "hosts deny", nobody else; who is in
- * "hosts deny" may not; all others may. Returns 0, or -1 with a failure (OUT_AUTH).
+ * Whether a user ("-": one with the key that has no user) may use it from this address. Clients
+ * without a key need "anonymous", users "users" if it is given. As in rsyncd.conf: who is in "hosts
+ * allow" may; if there is no "hosts deny", nobody else; who is in "hosts deny" may not; all others
+ * may. Returns 0, or -1 with a failure (OUT_AUTH).
  */
 int module_admit(const struct module *m, const char *user, const union address *from);
+
+/* What a user who may use it may do there. Clients without a key delete and remove nothing. */
+struct module_rights {
+	bool read, write, delete, remove;
+};
+struct module_rights module_rights(const struct module *m, const char *user);
 
 #endif

@@ -173,8 +173,11 @@ static void list_modules(const struct session_child *c, struct admitted *a)
 static int run_guest(struct session_child *c, struct admitted *a, int in, int out)
 {
 	const struct module *m = module_find(c->modules, c->module_count, a->module.name);
+	struct module_rights may = {0};
 	struct guest *g = &a->guest;
 
+	if (m)
+		may = module_rights(m, a->user);
 	g->door = c->door;
 	g->port = c->port;
 	g->idle_s = c->idle_s;
@@ -187,14 +190,15 @@ static int run_guest(struct session_child *c, struct admitted *a, int in, int ou
 	} else if (module_admit(m, a->user, &a->peer)) {
 		log_warn("rejected %s: %s", a->from, failed()->text);
 		g->refusal = *failed();
-	} else if (confine_enter(m->path, &m->account, m->may_write || m->may_delete)) {
+	} else if (confine_enter(m->path, &m->account, may.write || may.delete)) {
 		log_at(LOG_ERROR, "%s", failed()->text);
 		g->refusal = *failed();
 	} else {
-		g->may_read = m->may_read;
-		g->may_write = m->may_write;
-		g->may_delete = m->may_delete;
-		g->may_remove = m->may_remove;
+		g->may_read = may.read;
+		g->may_write = may.write;
+		g->may_delete = may.delete;
+		g->may_remove = may.remove;
+		g->anonymous = user_is_anonymous(a->user);
 		g->must_encrypt = m->must_encrypt;
 		g->fsync = m->fsync;
 	}

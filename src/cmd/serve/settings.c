@@ -40,12 +40,24 @@ static int add_modules(struct settings *s, const struct options *o, const struct
 	return 0;
 }
 
+static bool takes_anonymous(const struct settings *s)
+{
+	for (unsigned i = 0; i < s->module_count; i++)
+		if (s->modules[i].anonymous)
+			return true;
+	return false;
+}
+
 static int add_keys(struct settings *s, const char *file, const char *secrets)
 {
+	bool anonymous = takes_anonymous(s);
 	struct psk key;
 	int rc = 0;
 
-	if (!file && !secrets)
+	psk_anonymous(&key);
+	if (anonymous && key_ring_add(&s->keys, ANONYMOUS_USER, &key))
+		return -1;
+	if (!file && !secrets && !anonymous)
 		return fail_as(OUT_USAGE,
 			       "--key-file or --secrets is missing (--make-key makes a key)");
 	if (secrets && key_ring_read(&s->keys, secrets))

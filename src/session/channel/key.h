@@ -35,6 +35,8 @@ int psk_make_text(char to[static KEY_TEXT_ROOM]);
 int psk_from_made_text(const char *text, size_t len, struct psk *out);
 /* Makes a key file with mode 0600. Does not overwrite an existing file. */
 int psk_make_file(const char *path);
+/* The key of clients that have none, which everybody knows. */
+void psk_anonymous(struct psk *out);
 void psk_wipe(struct psk *k);
 
 #endif

@@ -26,6 +26,11 @@ bool user_name_is_valid(const char *name, size_t len)
 	return true;
 }
 
+bool user_is_anonymous(const char *user)
+{
+	return strcmp(user, ANONYMOUS_USER) == 0;
+}
+
 int key_ring_find(const struct key_ring *r, const char *user, struct psk *out)
 {
 	for (unsigned i = 0; i < r->count; i++) {
@@ -85,7 +90,9 @@ static const char *take_line(struct key_ring *r, char *line)
 	if (!colon || !user_name_is_valid(line, (size_t)(colon - line)))
 		return "expected USER:KEY";
 	*colon = '\0';
-	if (key_ring_find(r, line, &key) == 0)
+	if (user_is_anonymous(line))
+		wrong = "clients without a key have this name";
+	else if (key_ring_find(r, line, &key) == 0)
 		wrong = "this user has a key already";
 	else if (psk_from_made_text(colon + 1, strlen(colon + 1), &key))
 		wrong = "the key is not one from --make-key";
@@ -173,6 +180,9 @@ int key_ring_make(const char *path, const char *user, char text[static KEY_LINE_
 		return fail_as(OUT_USAGE,
 			       "--make-key %s: a user has at most %d letters, digits, _, . and -",
 			       user, USER_NAME_MAX - 1);
+	if (user_is_anonymous(user))
+		return fail_as(OUT_USAGE, "--make-key %s: clients without a key have this name",
+			       user);
 	fd = key_file_open(path, O_RDWR | O_CREAT | O_APPEND);
 	if (fd < 0)
 		return -1;

@@ -23,6 +23,10 @@ struct key_ring {
 	size_t room;
 };
 
+/* The user of clients without a key. No other user can have this name. */
+#define ANONYMOUS_USER "anonymous"
+bool user_is_anonymous(const char *user);
+
 /* Letters, digits, _, . and -, and not only a -, which stands for any holder of a key. */
 bool user_name_is_valid(const char *name, size_t len);
 /* Adds the keys of a file, which is checked as psk_from_file() does. The caller must wipe the ring,

@@ -95,12 +95,59 @@ static void only_directories_below_the_root_are_served(void **state)
 	assert_int_equal(module_open(&m), -1);
 }
 
+static void clients_without_a_key_need_the_permission(void **state)
+{
+	struct module m = {.name = "m", .may_read = true, .may_write = true, .may_delete = true};
+	const union address from = {.in4 = {.sin_family = AF_INET}};
+
+	(void)state;
+	fail_clear();
+	assert_int_equal(module_admit(&m, ANONYMOUS_USER, &from), -1);
+	assert_int_equal(failed()->code, OUT_AUTH);
+	m.anonymous = true;
+	assert_int_equal(module_admit(&m, ANONYMOUS_USER, &from), 0);
+	strcpy(m.users, "alice");
+	assert_int_equal(module_admit(&m, ANONYMOUS_USER, &from), 0);
+	assert_int_equal(module_admit(&m, "alice", &from), 0);
+	assert_int_equal(module_admit(&m, "-", &from), -1);
+	assert_int_equal(module_admit(&m, "bob", &from), -1);
+}
+
+static void expect_rights(const struct module *m, const char *user, const char *rights)
+{
+	struct module_rights may = module_rights(m, user);
+	char text[5] = {may.read ? 'r' : '-', may.write ? 'w' : '-', may.delete ? 'd' : '-',
+			may.remove ? 'm' : '-'};
+
+	assert_string_equal(text, rights);
+}
+
+static void clients_without_a_key_may_do_less(void **state)
+{
+	struct module m = {.may_read = true, .may_write = true, .may_delete = true};
+
+	(void)state;
+	m.may_remove = m.anonymous = true;
+	expect_rights(&m, "alice", "rwdm");
+	expect_rights(&m, "-", "rwdm");
+	expect_rights(&m, ANONYMOUS_USER, "r---");
+	m.anonymous_writes = true;
+	expect_rights(&m, ANONYMOUS_USER, "rw--");
+	m.may_write = false;
+	expect_rights(&m, ANONYMOUS_USER, "r---");
+	m.may_read = false;
+	m.may_write = true;
+	expect_rights(&m, ANONYMOUS_USER, "-w--");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(access_follows_the_path),
 		cmocka_unit_test(malformed_modules_are_refused),
 		cmocka_unit_test(modules_are_found_by_name),
+		cmocka_unit_test(clients_without_a_key_need_the_permission),
+		cmocka_unit_test(clients_without_a_key_may_do_less),
 		cmocka_unit_test(only_directories_below_the_root_are_served),
 	};
 
