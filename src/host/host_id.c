@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <openssl/evp.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,13 +12,26 @@
 
 enum { BOOT_ID_LINE = 37 }; /* 36 characters and a newline */
 
-int boot_id(char *to, size_t size)
+static char boot_line[BOOT_ID_LINE];
+static bool boot_known;
+
+static void read_boot_line(void)
 {
 	int fd = RETRIED(open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-	bool known = fd >= 0 && read_full(fd, to, size) == (ssize_t)size;
 
+	boot_known = fd >= 0 && read_full(fd, boot_line, sizeof boot_line) == sizeof boot_line;
 	close_fd(fd);
-	return known ? 0 : -1;
+}
+
+int boot_id(char *to, size_t size)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, read_boot_line);
+	if (!boot_known || size > sizeof boot_line)
+		return -1;
+	memcpy(to, boot_line, size);
+	return 0;
 }
 
 static uint64_t find_host_id(void)
