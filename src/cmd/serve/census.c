@@ -31,8 +31,8 @@ static unsigned count_user(const struct census *c, const char *user)
 {
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < c->count; i++)
-		n += strcmp(c->list[i].who.user, user) == 0;
+	for (unsigned i = 0; i < SESSIONS_MAX; i++)
+		n += c->list[i].pid && strcmp(c->list[i].who.user, user) == 0;
 	return n;
 }
 
@@ -40,8 +40,8 @@ static unsigned count_module(const struct census *c, const char *module)
 {
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < c->count; i++)
-		n += strcmp(c->list[i].who.module, module) == 0;
+	for (unsigned i = 0; i < SESSIONS_MAX; i++)
+		n += c->list[i].pid && strcmp(c->list[i].who.module, module) == 0;
 	return n;
 }
 
@@ -70,8 +70,8 @@ static uint64_t sum_memory(const struct census *c)
 {
 	uint64_t sum = 0;
 
-	for (unsigned i = 0; i < c->count; i++)
-		sum += c->list[i].memory;
+	for (unsigned i = 0; i < SESSIONS_MAX; i++)
+		sum += c->list[i].pid ? c->list[i].memory : 0;
 	return sum;
 }
 
@@ -93,30 +93,43 @@ static int share_memory(const struct census *c, const struct limits *l, uint64_t
 				 (unsigned long long)(l->memory >> 20));
 }
 
+static int find_slot(const struct census *c, pid_t pid)
+{
+	for (int i = 0; i < SESSIONS_MAX; i++)
+		if (c->list[i].pid == pid)
+			return i;
+	return -1;
+}
+
 int census_enter(struct census *c, const struct limits *l, unsigned most, pid_t pid,
-		 const struct entrant *who, uint64_t *memory)
+		 const struct entrant *who, uint64_t *memory, unsigned *slot)
 {
 	*memory = 0;
 	if (check_counts(c, l, most, who) || (*who->module && share_memory(c, l, memory)))
 		return -1;
-	c->list[c->count].pid = pid;
-	c->list[c->count].who = *who;
-	c->list[c->count++].memory = *memory;
+	/* There is one: check_counts() has counted them. */
+	*slot = (unsigned)find_slot(c, 0);
+	c->list[*slot].pid = pid;
+	c->list[*slot].who = *who;
+	c->list[*slot].memory = *memory;
+	c->count++;
 	return 0;
 }
 
 void census_lower(struct census *c, pid_t pid, uint64_t memory)
 {
-	for (unsigned i = 0; i < c->count; i++)
-		if (c->list[i].pid == pid && memory < c->list[i].memory)
-			c->list[i].memory = memory;
+	int slot = find_slot(c, pid);
+
+	if (slot >= 0 && memory < c->list[slot].memory)
+		c->list[slot].memory = memory;
 }
 
 void census_leave(struct census *c, pid_t pid)
 {
-	for (unsigned i = 0; i < c->count; i++)
-		if (c->list[i].pid == pid) {
-			c->list[i] = c->list[--c->count];
-			return;
-		}
+	int slot = find_slot(c, pid);
+
+	if (slot < 0)
+		return;
+	c->list[slot].pid = 0;
+	c->count--;
 }

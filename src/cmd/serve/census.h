@@ -28,7 +28,7 @@ struct entrant {
 
 struct census {
 	struct {
-		pid_t pid;
+		pid_t pid; /* 0: this slot is free */
 		struct entrant who;
 		uint64_t memory;
 	} list[SESSIONS_MAX];
@@ -41,10 +41,11 @@ struct limits limits_default(void);
 int limits_set_memory(struct limits *l, uint64_t bytes);
 /*
  * Counts a session of the process pid. most: of this module, 0: no limit. Returns 0 and how much
- * memory it may take for blocks (0 for a list of modules), or -1 with a failure (OUT_CONNECT).
+ * memory it may take for blocks (0 for a list of modules) and its slot in the list, which stays the
+ * same; or -1 with a failure (OUT_CONNECT).
  */
 int census_enter(struct census *c, const struct limits *l, unsigned most, pid_t pid,
-		 const struct entrant *who, uint64_t *memory);
+		 const struct entrant *who, uint64_t *memory, unsigned *slot);
 /* The session takes no more than this. */
 void census_lower(struct census *c, pid_t pid, uint64_t memory);
 /* It has ended, if it was one. */

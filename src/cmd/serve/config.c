@@ -26,6 +26,7 @@ enum key_kind {
 	KEY_PORT,
 	KEY_SESSIONS,
 	KEY_MEMORY,
+	KEY_SIZE,
 	KEY_SECONDS,
 	KEY_DRAIN,
 	KEY_YES,
@@ -64,6 +65,8 @@ static const struct key_row key_rows[] = {
 	{"delete", KEY_YES, MODULE(may_delete)},
 	{"remove sources", KEY_YES, MODULE(may_remove)},
 	{"max connections", KEY_SESSIONS, MODULE(max_sessions)},
+	{"max bytes", KEY_SIZE, MODULE(max_bytes)},
+	{"min free", KEY_SIZE, MODULE(min_free)},
 	{"uid", KEY_UID, MODULE(account)},
 	{"gid", KEY_GID, MODULE(account)},
 	{"anonymous", KEY_YES, MODULE(anonymous)},
@@ -142,25 +145,22 @@ static int set_seconds(const char *value, unsigned most, unsigned *to)
 	return 0;
 }
 
+static int set_size(const char *value, uint64_t *to)
+{
+	return parse_size(value, to) ? fail_as(OUT_USAGE, "%s is no size, such as 2G", value) : 0;
+}
+
 static int set_memory(const char *value, struct limits *to)
 {
 	uint64_t bytes;
 
-	if (parse_size(value, &bytes))
-		return fail_as(OUT_USAGE, "%s is no size, such as 2G", value);
-	return limits_set_memory(to, bytes);
+	return set_size(value, &bytes) ? -1 : limits_set_memory(to, bytes);
 }
 
 static int set_timeout(struct config *c, const char *value)
 {
-	uint64_t n;
-
-	if (parse_number(value, 0, TIMEOUT_MOST_S, &n))
-		return fail_as(OUT_USAGE, "%s is no number of seconds: expected 0 to %d", value,
-			       TIMEOUT_MOST_S);
-	c->limits.idle_s = (unsigned)n;
 	c->has_timeout = true;
-	return 0;
+	return set_seconds(value, TIMEOUT_MOST_S, &c->limits.idle_s);
 }
 
 static int set_bool(const char *value, bool *to)
@@ -223,6 +223,8 @@ static int set_value(struct parser *p, const struct key_row *row, const char *va
 		return set_sessions(value, (unsigned *)(void *)at);
 	case KEY_MEMORY:
 		return set_memory(value, (struct limits *)(void *)at);
+	case KEY_SIZE:
+		return set_size(value, (uint64_t *)(void *)at);
 	case KEY_SECONDS:
 		return set_timeout(p->c, value);
 	case KEY_DRAIN:

@@ -21,7 +21,7 @@ static int await_answer(int door)
 	return rc > 0 ? 0 : -1;
 }
 
-int door_ask(int door, const struct entrant *who, uint64_t *memory)
+int door_ask(int door, const struct entrant *who, uint64_t *memory, unsigned *slot)
 {
 	struct door_request ask = {.who = *who};
 	struct door_answer got;
@@ -30,6 +30,7 @@ int door_ask(int door, const struct entrant *who, uint64_t *memory)
 	    recv(door, &got, sizeof got, MSG_DONTWAIT) != sizeof got)
 		return fail_as(OUT_START, "rdcpd gave no answer whether there is room");
 	*memory = got.memory;
+	*slot = got.slot;
 	return got.refusal.code == OUT_DONE ? 0 : fail_again(&got.refusal);
 }
 
@@ -44,11 +45,7 @@ long door_read(int door, union door_message *m)
 	return n;
 }
 
-void door_answer(int door, uint64_t memory, const struct failure *refusal)
+void door_answer(int door, const struct door_answer *a)
 {
-	struct door_answer a = {.memory = memory};
-
-	if (refusal)
-		a.refusal = *refusal;
-	(void)!send(door, &a, sizeof a, MSG_NOSIGNAL | MSG_DONTWAIT);
+	(void)!send(door, a, sizeof *a, MSG_NOSIGNAL | MSG_DONTWAIT);
 }

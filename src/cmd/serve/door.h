@@ -28,6 +28,7 @@ struct door_request {
 
 struct door_answer {
 	uint64_t memory; /* that the session may take for blocks */
+	unsigned slot; /* census.h */
 	struct failure refusal; /* OUT_DONE: the client may go on */
 };
 
@@ -38,12 +39,12 @@ union door_message {
 };
 
 /* Child: asks the parent whether the client may have a session. Returns 0 and how much memory it
- * may take for blocks; -1 with a failure. */
-int door_ask(int door, const struct entrant *who, uint64_t *memory);
+ * may take for blocks, and its slot; -1 with a failure. */
+int door_ask(int door, const struct entrant *who, uint64_t *memory, unsigned *slot);
 /* Parent: one message of a child, without waiting; texts in it end. Returns its size; 0: the child
  * is gone; -1 with errno. */
 long door_read(int door, union door_message *m);
-/* Parent: answers a request. *failed(): the refusal; NULL: it may go on. */
-void door_answer(int door, uint64_t memory, const struct failure *refusal);
+/* Parent: answers a request. */
+void door_answer(int door, const struct door_answer *a);
 
 #endif

@@ -24,6 +24,8 @@ struct module {
 	char users[MODULE_USERS_MAX]; /* names that may use it, with blanks; "": everybody */
 	struct host_rules allow, deny;
 	unsigned max_sessions; /* at a time; 0: no limit */
+	uint64_t max_bytes; /* that a session stores; 0: no limit */
+	uint64_t min_free; /* bytes that stay free on its disk */
 	bool list; /* clients see it in the list of modules */
 	char comment[TEXT_MAX]; /* which they see there, too */
 	struct run_as account; /* as which its sessions run */

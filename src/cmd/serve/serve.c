@@ -19,6 +19,7 @@
 #include "cmd/serve/notify.h"
 #include "cmd/serve/replay.h"
 #include "cmd/serve/session_child.h"
+#include "copy/io/floor.h"
 #include "lane/tcp/tcp_connect.h"
 #include "session/connect/offer_place.h"
 #include "session/connect/strangers.h"
@@ -123,6 +124,9 @@ int serve_listen(struct server *s)
 	union address only;
 
 	take_signals();
+	s->board = floor_make_board();
+	if (s->board < 0)
+		return -1;
 	s->port = s->settings->port;
 	if (address[0])
 		return offer_place_resolve(address, s->family, &only) ? -1 : listen_at(s, &only);
@@ -159,6 +163,7 @@ static _Noreturn void run_child(struct service *v, int fd, const int door[2])
 		.modules = v->server->settings->modules,
 		.module_count = v->server->settings->module_count,
 		.port = v->server->port,
+		.board = v->server->board,
 		.idle_s = v->server->settings->limits.idle_s,
 		.json = v->server->json,
 	};
@@ -199,7 +204,6 @@ static void start_client(struct service *v, unsigned i)
 static void drop_client(struct service *v, unsigned i)
 {
 	admission_remove(&v->admission, v->clients[i].pid);
-	census_leave(&v->census, v->clients[i].pid);
 	close_fd(v->clients[i].door);
 	v->clients[i] = v->clients[--v->count];
 }
@@ -217,15 +221,15 @@ static void answer_request(struct service *v, struct client *c, const struct doo
 {
 	const struct settings *s = v->server->settings;
 	const struct module *m = module_find(s->modules, s->module_count, ask->who.module);
-	uint64_t memory;
-	int rc;
+	struct door_answer a = {0};
 
 	if (c->asked)
 		return;
 	c->asked = true;
-	rc = census_enter(&v->census, &s->limits, m ? m->max_sessions : 0, c->pid, &ask->who,
-			  &memory);
-	door_answer(c->door, memory, rc ? failed() : NULL);
+	if (census_enter(&v->census, &s->limits, m ? m->max_sessions : 0, c->pid, &ask->who,
+			 &a.memory, &a.slot))
+		a.refusal = *failed();
+	door_answer(c->door, &a);
 }
 
 /* Takes what client i said at its door. Returns false if it has left. */
@@ -258,13 +262,14 @@ static void read_doors(struct service *v)
 	}
 }
 
-/* Returns whether there are any still. */
-static bool reap_children(void)
+/* A session lasts until its processes are gone, whatever its end does with its door. Returns
+ * whether there are any still. */
+static bool reap_children(struct service *v)
 {
 	pid_t pid;
 
 	while ((pid = waitpid(-1, NULL, WNOHANG)) > 0)
-		;
+		census_leave(&v->census, pid);
 	return pid == 0;
 }
 
@@ -421,7 +426,7 @@ static void run_iteration(struct service *v)
 	fill_polls(v, &p);
 	if (poll(p.set, p.n, poll_ms(v)) < 0)
 		survive_poll(&p);
-	reap_children();
+	reap_children(v);
 	for (unsigned i = 0; i < v->strangers.count;) {
 		unsigned at = v->strangers.list[i].polled;
 
@@ -506,7 +511,7 @@ static bool has_to_serve(struct service *v)
 		return true;
 	if (!v->drain_due)
 		begin_drain(v, stops > 1 ? 0 : v->server->settings->drain_s);
-	if (stops > 1 || (v->count == 0 && !reap_children()))
+	if (stops > 1 || (v->count == 0 && !reap_children(v)))
 		return false;
 	if (clock_left(v->drain_due) > 0)
 		return true;
@@ -544,5 +549,6 @@ int serve_run(struct server *s)
 	stop_clients(&v);
 	while (s->listener_count > 0)
 		close_fd(s->listeners[--s->listener_count]);
+	close_fd(s->board);
 	return 0;
 }

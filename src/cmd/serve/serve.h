@@ -21,6 +21,7 @@ struct server {
 	/* private */
 	int listeners[2];
 	unsigned listener_count;
+	int board; /* of all ends (copy/io/floor.h) */
 };
 
 /* From here on signals have the meaning that serve_run() describes. */

@@ -22,6 +22,7 @@
 #include "cmd/serve/confine.h"
 #include "cmd/serve/door.h"
 #include "cmd/serve/transfer_log.h"
+#include "copy/io/floor.h"
 #include "session/channel/framer.h"
 #include "session/connect/strangers.h"
 
@@ -146,7 +147,7 @@ static void enter_census(struct session_child *c, struct admitted *a)
 		return;
 	memcpy(who.user, a->user, sizeof who.user);
 	memcpy(who.module, a->module.name, sizeof who.module);
-	if (door_ask(c->door, &who, &a->guest.memory) == 0)
+	if (door_ask(c->door, &who, &a->guest.memory, &c->slot) == 0)
 		return;
 	why = *failed();
 	send_refusal(a);
@@ -167,6 +168,18 @@ static void list_modules(const struct session_child *c, struct admitted *a)
 				.comment = c->modules[i].comment,
 			};
 	g->listed = listed;
+}
+
+static void set_floor(const struct session_child *c, const struct module *m)
+{
+	const struct floor f = {
+		.min_free = m->min_free,
+		.max_bytes = m->max_bytes,
+		.board = c->board,
+		.slot = c->slot,
+	};
+
+	floor_set(&f);
 }
 
 /* Runs in the end's own process. */
@@ -194,6 +207,7 @@ static int run_guest(struct session_child *c, struct admitted *a, int in, int ou
 		log_at(LOG_ERROR, "%s", failed()->text);
 		g->refusal = *failed();
 	} else {
+		set_floor(c, m);
 		g->may_read = may.read;
 		g->may_write = may.write;
 		g->may_delete = may.delete;

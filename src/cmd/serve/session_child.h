@@ -19,6 +19,8 @@ struct session_child {
 	unsigned module_count;
 	unsigned port;
 	unsigned idle_s; /* struct guest */
+	int board; /* struct floor */
+	unsigned slot; /* census.h; once rdcpd has admitted the client */
 	bool json; /* log lines are JSON */
 };
 

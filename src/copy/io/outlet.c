@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "copy/io/digest.h"
+#include "copy/io/floor.h"
 #include "copy/io/sizes.h"
 
 enum { PIPE_SIZE = 1 << 20, PAGE = 4096 };
@@ -91,7 +92,7 @@ static int write_rest(const struct outlet *o, uint64_t pos, const uint8_t *bytes
 	return 0;
 }
 
-static int write_at(const struct outlet *o, uint64_t pos, const uint8_t *bytes, size_t len)
+static int write_now(const struct outlet *o, uint64_t pos, const uint8_t *bytes, size_t len)
 {
 	ssize_t written = direct_write(o->direct, bytes, len, o->base + pos);
 
@@ -106,6 +107,17 @@ static int write_at(const struct outlet *o, uint64_t pos, const uint8_t *bytes, 
 	    writeback_after_write(o->writeback, o->fd, o->base + pos, len))
 		return fail("write %s: %m", o->name);
 	return 0;
+}
+
+static int write_at(const struct outlet *o, uint64_t pos, const uint8_t *bytes, size_t len)
+{
+	int ret;
+
+	if (floor_begin(o->fd, len))
+		return floor_fail(o->name);
+	ret = write_now(o, pos, bytes, len);
+	floor_end(len);
+	return ret;
 }
 
 /* Leaves out whole pages of zeros, and writes the bytes between them with one call each. */

@@ -17,6 +17,7 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 #include "base/fail.h"
+#include "copy/io/floor.h"
 #include "base/io.h"
 
 enum {
@@ -198,6 +199,8 @@ static int open_or_make_dir(struct place_dir *d, int in, const char *name, int *
 		}
 		if (errno != ENOENT && clear_dir_name(d, in, name))
 			return -1;
+		if (floor_check(in, 0))
+			return floor_fail(format_dir_path(d, path));
 		made = mkdirat(in, name, metadata_first_mode(d)) == 0;
 		if (!made && errno != EEXIST)
 			return fail("make directory %s: %m", format_dir_path(d, path));
@@ -236,6 +239,8 @@ static int make_target_dir(struct place *p, const char *marker, mode_t mode, boo
 
 	if (fstatat(dst->dirfd, dst->name, &st, AT_SYMLINK_NOFOLLOW) == 0)
 		err = EEXIST;
+	else if (floor_check(dst->dirfd, 0))
+		return floor_fail(dst->shown);
 	else if (*marker)
 		fd = marker_make_dir(p, dst->dirfd, dst->name, marker, mode);
 	else if (mkdirat(dst->dirfd, dst->name, mode) == 0)

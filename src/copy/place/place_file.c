@@ -51,6 +51,8 @@ static int open_in_place(struct placement *t)
 	flags |= rules->verify || rules->digest ? O_RDWR : O_WRONLY;
 	t->method = IN_PLACE;
 	t->created = !t->exists;
+	if (t->created && room_check(&t->entry))
+		return -1;
 	t->fd = t->exists ? open_existing(&t->entry, flags)
 			  : RETRIED(openat(t->entry.dirfd, t->entry.name, flags | O_CREAT | O_EXCL,
 					   0600));
@@ -132,6 +134,8 @@ static int open_temporary_target(struct placement *t)
 
 	t->method = BY_RENAME;
 	entry_sweep(&t->entry);
+	if (room_check(&t->entry))
+		return -1;
 	if (nameless && !resumable)
 		ret = open_nameless_target(t);
 	if (ret < 0)

@@ -351,6 +351,8 @@ bool entry_can_share(const struct place_entry *s, int from, struct clones *clone
  * extents are never compressed.
  */
 int room_reserve(const struct place_entry *s, int fd, uint64_t size);
+/* Nothing is made below a floor (copy/io/floor.h).  Returns 0, or -1 with a failure. */
+int room_check(const struct place_entry *s);
 
 /* ---- place_look.c ---------------------------------------------------------------------- */
 

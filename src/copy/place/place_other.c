@@ -85,6 +85,8 @@ static int try_make(struct new_entry *m)
 	bool metadata_failed = false;
 	int ret;
 
+	if (room_check(&m->entry))
+		return -1;
 	if (temporary_name(m->entry.name, m->entry.place->uid, as))
 		return entry_fail(&m->entry, "create");
 	if (create_node(m, as))

@@ -8,6 +8,7 @@
 #include <sys/statfs.h>
 #include "base/fail.h"
 #include "base/io.h"
+#include "copy/io/floor.h"
 
 enum { ROOM_MIN = 64 << 10, MIB = 1 << 20 };
 
@@ -25,13 +26,24 @@ static int fail_no_room(const struct place_entry *s, const struct statfs *fs, ui
 		    (size + MIB - 1) / MIB, left / MIB);
 }
 
+int room_check(const struct place_entry *s)
+{
+	char shown[SHOWN_ROOM];
+
+	return floor_check(s->dirfd, 0) ? floor_fail(entry_shown(s, shown)) : 0;
+}
+
 int room_reserve(const struct place_entry *s, int fd, uint64_t size)
 {
+	char shown[SHOWN_ROOM];
 	unsigned long type;
 	struct statfs fs;
 	bool known;
 
-	if (size < ROOM_MIN)
+	if (floor_check(fd, size))
+		return floor_fail(entry_shown(s, shown));
+	/* A floor holds for what is written. */
+	if (size < ROOM_MIN || floor_is_set())
 		return 0;
 	known = RETRIED(fstatfs(fd, &fs)) == 0;
 	type = known ? (unsigned long)fs.f_type : 0;

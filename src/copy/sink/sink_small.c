@@ -10,6 +10,7 @@
 
 #include <string.h>
 #include "base/fail.h"
+#include "copy/io/floor.h"
 
 struct sink_small {
 	const struct record_file *r;
@@ -105,7 +106,7 @@ static int begin_small(struct sink_lane *l, const struct sink_small *f, struct p
 		if (f->r->size == 0 || outlet_write(out, 0, f->bytes, (size_t)f->r->size) == 0)
 			return 0;
 		/* Only a failure needs the full name, which placement_name() builds. */
-		fail("write %s: %m", placement_name(*t));
+		floor_fail(placement_name(*t));
 	}
 	why = *failed();
 	place_drop(*t, false);

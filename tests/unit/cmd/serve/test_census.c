@@ -25,19 +25,21 @@ static int reset_census(void **state)
 
 static uint64_t enter(const struct limits *l, unsigned most, pid_t pid, const struct entrant *who)
 {
+	unsigned slot = SESSIONS_MAX;
 	uint64_t memory;
 
-	assert_int_equal(census_enter(&census, l, most, pid, who, &memory), 0);
+	assert_int_equal(census_enter(&census, l, most, pid, who, &memory, &slot), 0);
+	assert_int_equal(census.list[slot].pid, pid);
 	return memory;
 }
 
 static void assert_refused(const struct limits *l, unsigned most, const struct entrant *who,
 			   const char *why)
 {
-	unsigned before = census.count;
+	unsigned before = census.count, slot;
 	uint64_t memory;
 
-	assert_int_equal(census_enter(&census, l, most, 999, who, &memory), -1);
+	assert_int_equal(census_enter(&census, l, most, 999, who, &memory, &slot), -1);
 	assert_int_equal(failed()->code, OUT_CONNECT);
 	assert_non_null(strstr(failed()->text, why));
 	assert_int_equal(census.count, before);
