@@ -99,6 +99,19 @@ def test_all_errors_of_a_file_are_reported(bench, tmp_path):
     assert "has 3 errors" in r.errors()
 
 
+def test_all_errors_of_modules_and_keys_are_reported(bench, tmp_path):
+    file = tmp_path / "conf"
+    (tmp_path / "file").write_bytes(b"")
+    file.write_text("key file = {tmp}/none\nsecrets file = {tmp}/secrets\n[a]\npath = {tmp}/gone\n[b]\npath = {tmp}/file\n"
+                    "[c]\npath = {tmp}\n[d]\npath = /\n".replace("{tmp}", str(tmp_path)))
+    r = bench.run([program("rdcpd"), "--check-config", "--config", file, "--module=c=%s" % tmp_path, "--module=x"])
+    assert r.code == 1
+    expected = ["--module x: expected NAME=DIR", "open module a: ", "open module b: ", "module c is given twice", "module d: the root",
+                "open key file %s/secrets: " % tmp_path, "open key file %s/none: " % tmp_path]
+    found = [line for line in r.errors().splitlines() if line.startswith("rdcpd: ")]
+    assert len(found) == len(expected) and all(e in line for e, line in zip(expected, found)), r.errors()
+
+
 def test_check_config_is_silent_if_all_is_well(bench, tmp_path):
     d = Configured(bench, tmp_path, MODULES)
     r = bench.run([program("rdcpd"), "--check-config", "--config", d.file])

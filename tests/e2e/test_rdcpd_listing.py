@@ -4,11 +4,13 @@
 import json
 import os
 import re
+import signal
+import socket
 import subprocess
 
 import pytest
 
-from daemons import private_memory
+from daemons import HERE, private_memory
 from hosts import program, wait_until
 
 pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
@@ -119,6 +121,34 @@ def test_a_listing_takes_no_memory(daemon, tmp_path):
         run.wait()
     assert run.returncode == 0 and len(out.splitlines()) == 3000
     wait_until(lambda: daemon.children() == [])
+
+
+@pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("silent", ["rdcpd", "nobody"])
+def test_signal_ends_a_listing(bench, daemon, signo, silent):
+    """A daemon that says nothing, or a port that nobody answers at."""
+    with socket.create_server((HERE, 0)) as server:
+        if silent == "rdcpd":
+            daemon.run.signal(signal.SIGSTOP)
+            port = daemon.port
+        else:
+            port = server.getsockname()[1]
+        run = bench.start([program("rdcp"), "--key-file", daemon.key, "rdma://%s:%d/ro/" % (HERE, port)])
+        wait_until(lambda: connections_to(port))
+        run.signal(signo)
+        assert run.wait(10) == 20 and "interrupted" in run.errors(), run.errors()
+    daemon.run.signal(signal.SIGCONT)
+
+
+def connections_to(port):
+    return subprocess.run(["ss", "-Htn", "dport = :%d" % port], capture_output=True, text=True).stdout
+
+
+def test_reader_that_has_seen_enough_ends_a_listing_quietly(bench, daemon, tmp_path):
+    for i in range(3000):
+        (tmp_path / "ro" / ("a-long-name-of-a-file-%d" % i)).touch()
+    run = bench.run(["bash", "-c", '"$@" | head -1; echo ${PIPESTATUS[0]}', "-", *map(str, daemon.argv(daemon.url("ro/")))])
+    assert run.code == 0 and run.errors() == "" and run.out.splitlines()[-1] == b"141"
 
 
 def test_options_that_a_listing_does_not_have(bench, daemon):

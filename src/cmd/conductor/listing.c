@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/conductor/listing.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 #include "base/clock.h"
 #include "base/escape.h"
 #include "base/fail.h"
@@ -11,6 +14,7 @@
 #include "cmd/conductor/daemon_call.h"
 #include "cmd/output/json.h"
 #include "cmd/process/process.h"
+#include "cmd/process/watch.h"
 #include "session/channel/framer.h"
 
 static const struct {
@@ -92,6 +96,15 @@ static void print_json_entry(const struct msg_entry *m)
 	fputs("}\n", stdout);
 }
 
+/* As of ls(1), the reader of a pipe may have seen enough. The signal ends the main thread, since
+ * this one blocks it. */
+static int fail_to_print(void)
+{
+	if (errno == EPIPE)
+		kill(getpid(), SIGPIPE);
+	return fail("write to stdout: %m");
+}
+
 static int take_entry(const struct options *o, const struct daemon_url *u, const struct frame *f)
 {
 	static struct msg_entry m;
@@ -104,7 +117,7 @@ static int take_entry(const struct options *o, const struct daemon_url *u, const
 		print_json_entry(&m);
 	else
 		print_entry(&m);
-	return ferror(stdout) ? fail("write to stdout: %m") : 0;
+	return ferror(stdout) ? fail_to_print() : 0;
 }
 
 static int take_verdict(const struct frame *f)
@@ -186,19 +199,43 @@ static int check_options(const struct options *o)
 	return 0;
 }
 
-int listing_run(const struct options *o, const char *url)
+struct listing {
+	const struct options *o;
+	const char *url;
+};
+
+/* Runs beside the main thread, which handles signals. */
+static int run_listing(void *ctx)
 {
+	const struct listing *l = ctx;
 	static struct daemon_end e;
 	struct daemon_url u;
 	const char *path;
 	int rc;
 
-	process_protect_secrets();
-	if (operand_parse_listing(url, &u, &path) || check_options(o) || daemon_open(o, &u, &e))
+	if (operand_parse_listing(l->url, &u, &path) || check_options(l->o) ||
+	    daemon_open(l->o, &u, &e))
 		return -1;
-	rc = check_greeting(&e.greeting) || ask_for_list(o, path, e.ch) ? -1 : 1;
+	rc = check_greeting(&e.greeting) || ask_for_list(l->o, path, e.ch) ? -1 : 1;
 	while (rc > 0)
-		rc = take_list_frame(o, &u, e.ch, &e.framer);
+		rc = take_list_frame(l->o, &u, e.ch, &e.framer);
 	channel_free(e.ch);
 	return rc;
+}
+
+int listing_run(const struct options *o, const char *url)
+{
+	struct listing l = {.o = o, .url = url};
+	static struct watch w = {.work = run_listing};
+
+	process_protect_secrets();
+	if (watch_signals(false))
+		return -1;
+	signal(SIGPIPE, SIG_DFL);
+	w.ctx = &l;
+	if (!watch_run(&w)) {
+		log_at(LOG_ERROR, "%s", w.failure.text);
+		_exit((int)w.failure.code);
+	}
+	return w.result ? fail_again(&w.failure) : 0;
 }

@@ -108,6 +108,15 @@ static int receive_orders(struct end *e)
 	return rc < 0 ? -1 : 0;
 }
 
+/* As the argument of --address. */
+static void use_reached_address(const union address *reached, char to[static HOST_MAX])
+{
+	union address host = address_unmapped(reached);
+
+	host = address_with_port(&host, 0);
+	address_text(&host, to, HOST_MAX);
+}
+
 /* The lanes of a guest come to rdcpd's port. */
 static int fill_guest_session(struct end *e, struct session_opts *so)
 {
@@ -122,6 +131,8 @@ static int fill_guest_session(struct end *e, struct session_opts *so)
 	so->reached = g->reached;
 	so->fixed = true;
 	so->address[0] = '\0';
+	if (g->one_address)
+		use_reached_address(&g->reached, so->address);
 	if (g->must_encrypt)
 		so->encrypt = ENCRYPT_ON;
 	return 0;

@@ -31,6 +31,7 @@ struct guest {
 	int door; /* lanes come through this socket (session/connect/porter.h) */
 	unsigned port; /* of rdcpd */
 	union address reached; /* where the client reached rdcpd */
+	bool one_address; /* lanes may come only there */
 	const char *module; /* name, for messages */
 	bool may_read, may_write, may_delete, may_remove; /* what a client may do in the module */
 	unsigned idle_s; /* it ends if nothing moves for so long; 0: it does not (guest_idle.h) */

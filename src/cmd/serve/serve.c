@@ -128,7 +128,8 @@ int serve_listen(struct server *s)
 	if (s->board < 0)
 		return -1;
 	s->port = s->settings->port;
-	if (address[0])
+	s->one_address = address[0] != '\0';
+	if (s->one_address)
 		return offer_place_resolve(address, s->family, &only) ? -1 : listen_at(s, &only);
 	if (s->family != AF_INET6 && listen_at(s, &any4))
 		return -1;
@@ -164,6 +165,7 @@ static _Noreturn void run_child(struct service *v, int fd, const int door[2])
 		.module_count = v->server->settings->module_count,
 		.port = v->server->port,
 		.board = v->server->board,
+		.one_address = v->server->one_address,
 		.idle_s = v->server->settings->limits.idle_s,
 		.json = v->server->json,
 	};

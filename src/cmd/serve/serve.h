@@ -19,6 +19,7 @@ struct server {
 	unsigned port; /* serve_listen() sets it: that of the settings, or any if that is 0 */
 
 	/* private */
+	bool one_address; /* it listens there only */
 	int listeners[2];
 	unsigned listener_count;
 	int board; /* of all ends (copy/io/floor.h) */

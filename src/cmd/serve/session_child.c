@@ -193,6 +193,7 @@ static int run_guest(struct session_child *c, struct admitted *a, int in, int ou
 		may = module_rights(m, a->user);
 	g->door = c->door;
 	g->port = c->port;
+	g->one_address = c->one_address;
 	g->idle_s = c->idle_s;
 	g->module = a->module.name;
 	if (!*a->module.name)

@@ -18,6 +18,7 @@ struct session_child {
 	const struct module *modules;
 	unsigned module_count;
 	unsigned port;
+	bool one_address; /* rdcpd listens at one only */
 	unsigned idle_s; /* struct guest */
 	int board; /* struct floor */
 	unsigned slot; /* census.h; once rdcpd has admitted the client */

@@ -4,8 +4,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include "base/fail.h"
+#include "base/log.h"
 #include "cmd/serve/config.h"
 #include "cmd/serve/confine.h"
+
+/* Several can be found. Each but the last is logged; the last one is the failure. */
+struct faults {
+	unsigned count;
+	enum outcome code; /* of the first one */
+	struct failure last;
+};
+
+/* Takes the result of a check. */
+static void note_fault(struct faults *f, int rc)
+{
+	if (!rc)
+		return;
+	if (f->count++ == 0)
+		f->code = failed()->code;
+	else
+		log_at(LOG_ERROR, "%s", f->last.text);
+	f->last = *failed();
+}
+
+static int fail_by(const struct faults *f)
+{
+	return f->count ? fail_as(f->code, "%s", f->last.text) : 0;
+}
 
 static int add_module(struct settings *s, const struct module *m)
 {
@@ -16,28 +41,25 @@ static int add_module(struct settings *s, const struct module *m)
 	if (s->module_count == MODULES_MAX)
 		return fail_as(OUT_USAGE, "more than %d modules", MODULES_MAX);
 	*added = *m;
-	if (module_open(added) || confine_check(added->path, &added->account))
-		return -1;
 	s->module_count++;
-	return 0;
+	return module_open(added) || confine_check(added->path, &added->account) ? -1 : 0;
 }
 
-static int add_modules(struct settings *s, const struct options *o, const struct config *c)
+static void add_modules(struct settings *s, const struct options *o, const struct config *c,
+			struct faults *f)
 {
 	struct module m;
 
 	for (unsigned i = 0; i < o->serve.module_count; i++)
-		if (module_parse(o->serve.modules[i], &m) || add_module(s, &m))
-			return -1;
+		note_fault(f, module_parse(o->serve.modules[i], &m) || add_module(s, &m));
 	for (unsigned i = 0; i < c->module_count; i++)
-		if (add_module(s, &c->modules[i]))
-			return -1;
-	if (s->module_count == 0)
-		return fail_as(OUT_USAGE,
-			       o->serve.config ? "%s has no module: there is nothing to serve"
-					       : "--module is missing: there is nothing to serve",
-			       o->serve.config);
-	return 0;
+		note_fault(f, add_module(s, &c->modules[i]));
+	if (o->serve.module_count + c->module_count == 0)
+		note_fault(f, fail_as(OUT_USAGE,
+				      o->serve.config
+					      ? "%s has no module: there is nothing to serve"
+					      : "--module is missing: there is nothing to serve",
+				      o->serve.config));
 }
 
 static bool takes_anonymous(const struct settings *s)
@@ -48,27 +70,33 @@ static bool takes_anonymous(const struct settings *s)
 	return false;
 }
 
-static int add_keys(struct settings *s, const char *file, const char *secrets)
+static int add_key_file(struct settings *s, const char *file)
+{
+	struct psk key;
+	int rc = psk_from_made_file(file, &key) || key_ring_add(&s->keys, "-", &key) ? -1 : 0;
+
+	psk_wipe(&key);
+	return rc;
+}
+
+static void add_keys(struct settings *s, const char *file, const char *secrets, struct faults *f)
 {
 	bool anonymous = takes_anonymous(s);
+	unsigned before = f->count;
 	struct psk key;
-	int rc = 0;
 
 	psk_anonymous(&key);
-	if (anonymous && key_ring_add(&s->keys, ANONYMOUS_USER, &key))
-		return -1;
+	if (anonymous)
+		note_fault(f, key_ring_add(&s->keys, ANONYMOUS_USER, &key));
+	if (secrets)
+		note_fault(f, key_ring_read(&s->keys, secrets));
+	if (file)
+		note_fault(f, add_key_file(s, file));
 	if (!file && !secrets && !anonymous)
-		return fail_as(OUT_USAGE,
-			       "--key-file or --secrets is missing (--make-key makes a key)");
-	if (secrets && key_ring_read(&s->keys, secrets))
-		return -1;
-	if (file) {
-		rc = psk_from_made_file(file, &key) || key_ring_add(&s->keys, "-", &key) ? -1 : 0;
-		psk_wipe(&key);
-	}
-	if (!rc && s->keys.count == 0)
-		return fail_as(OUT_USAGE, "%s has no keys (--make-key makes one)", secrets);
-	return rc;
+		note_fault(f, fail_as(OUT_USAGE, "--key-file or --secrets is missing (--make-key "
+						 "makes a key)"));
+	else if (f->count == before && s->keys.count == 0)
+		note_fault(f, fail_as(OUT_USAGE, "%s has no keys (--make-key makes one)", secrets));
 }
 
 static const char *choose_text(const char *option, const char *configured)
@@ -99,6 +127,7 @@ static int take_limits(struct settings *s, const struct options *o, const struct
 static int fill_settings(struct settings *s, const struct options *o, struct config *c)
 {
 	const char *address;
+	struct faults f = {0};
 
 	if (o->serve.config && config_read(o->serve.config, c))
 		return -1;
@@ -108,11 +137,11 @@ static int fill_settings(struct settings *s, const struct options *o, struct con
 		  : c->has_port                   ? c->port
 						  : DAEMON_PORT;
 	s->drain_s = c->drain_s;
-	return take_limits(s, o, c) || add_modules(s, o, c) ||
-			       add_keys(s, choose_text(o->key.file, c->key_file),
-					choose_text(o->key.secrets, c->secrets))
-		       ? -1
-		       : 0;
+	note_fault(&f, take_limits(s, o, c));
+	add_modules(s, o, c, &f);
+	add_keys(s, choose_text(o->key.file, c->key_file), choose_text(o->key.secrets, c->secrets),
+		 &f);
+	return fail_by(&f);
 }
 
 int settings_load(const struct options *o, struct settings **out)

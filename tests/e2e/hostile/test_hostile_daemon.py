@@ -329,6 +329,8 @@ def test_orders_open_no_other_port(served):
     e.hello()
     e.offered()
     assert {(p["port"], p["transport"]) for p in e.offer["places"]} == {(served.port, peer.TCP)}
+    # Those of --address, and nothing of other addresses of the host.
+    assert [p["addr"][:4] for p in e.offer["places"]] == [socket.inet_aton(HERE)]
     e.hang_up()
 
 
