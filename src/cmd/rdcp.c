@@ -10,6 +10,7 @@
 #include "cmd/cli/operand.h"
 #include "cmd/conductor/carrier.h"
 #include "cmd/conductor/conductor.h"
+#include "cmd/conductor/daemon_call.h"
 #include "cmd/conductor/ends_command.h"
 #include "cmd/conductor/listing.h"
 #include "cmd/conductor/overlap.h"
@@ -81,18 +82,19 @@ static int parse_targets(struct plan *p)
 /* What a daemon cannot do, or has no way for. */
 static int check_daemons(struct plan *p)
 {
-	bool sink = operand_is_daemon(p->target.host), source = false, remote = false;
+	bool sink = operand_is_daemon(p->target.host), source = false;
 
-	for (unsigned i = 0; i < p->count; i++) {
+	for (unsigned i = 0; i < p->count; i++)
 		source = source || operand_is_daemon(p->sources[i].host);
-		remote = remote || p->sources[i].host[0];
-	}
 	if (!sink && !source)
 		return 0;
-	if (remote && p->target.host[0])
-		return fail_as(OUT_USAGE, "with rdma://, SRC or DST must be on this host");
+	if (daemon_check_keys(&p->o))
+		return -1;
 	if (p->o.network.want == TRANSPORT_SSH)
 		return fail_as(OUT_USAGE, "--transport=ssh: there is no ssh to a rdcpd");
+	if (sink && source && p->o.network.want == TRANSPORT_RDMA)
+		return fail_as(OUT_TRANSPORT, "--transport=rdma: the data of two rdcpd passes "
+					      "through this host, over TCP");
 	/* What -a includes, and no daemon permits. */
 	if (sink && p->o.archive)
 		p->o.rules.owner = p->o.rules.group = p->o.rules.devices = false;

@@ -238,7 +238,9 @@ void terms_demand_seal(struct lane_end *e, enum transport t)
 	struct session *s = e->s;
 	bool seal = s->terms.encrypt == ENCRYPT_ON || atomic_load(&s->sealed);
 
-	if (s->terms.encrypt == ENCRYPT_AUTO && t == TRANSPORT_TCP && !s->terms.same_host)
-		seal |= route_stage(s) != STAGE_DETOUR;
+	/* Ends of one host that cannot reach each other are connected through another one. */
+	if (s->terms.encrypt == ENCRYPT_AUTO && t == TRANSPORT_TCP &&
+	    s->terms.want != TRANSPORT_SSH)
+		seal |= (route_stage(s) == STAGE_DETOUR) == s->terms.same_host;
 	lane_demand_seal(e->lane, seal);
 }

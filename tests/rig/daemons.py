@@ -29,6 +29,7 @@ class Daemon:
     """A rdcpd that serves three modules: rw, ro and wo."""
 
     def __init__(self, bench, tmp_path, *options, **how):
+        tmp_path.mkdir(exist_ok=True)
         self.bench, self.tmp, self.key = bench, tmp_path, tmp_path / "key"
         for name in ("rw", "ro", "wo"):
             (tmp_path / name).mkdir(exist_ok=True)

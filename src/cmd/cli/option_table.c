@@ -5,7 +5,7 @@
 #define STREAMS (RDSEND | RDRECV)
 
 const struct option_row option_rows[] = {
-	{0, "module", "MODULE", RDCPD, GROUP_SERVE, KIND_MODULE, 0, 0,
+	{0, "module", "MODULE", RDCPD, GROUP_SERVE, KIND_LIST, AT(serve.modules), 0,
 	 "NAME=DIR, NAME=DIR:rw or NAME=DIR:wo: serve DIR as NAME (default: read only)"},
 	{0, "config", "FILE", RDCPD, GROUP_SERVE, KIND_TEXT, AT(serve.config), 0,
 	 "read modules and settings from FILE: rdcpd.conf(5)"},
@@ -126,8 +126,8 @@ const struct option_row option_rows[] = {
 
 	{0, "key-file", "FILE", STREAMS, GROUP_KEY, KIND_TEXT, AT(key.file), 0,
 	 "read the key from FILE (mode 0600); omit the KEY operand"},
-	{0, "key-file", "FILE", RDCP, GROUP_KEY, KIND_TEXT, AT(key.file), 0,
-	 "the key of rdcpd (mode 0600), for rdma:// operands"},
+	{0, "key-file", "FILE", RDCP, GROUP_KEY, KIND_LIST, AT(key.files), 0,
+	 "the key of rdcpd (mode 0600), for rdma:// operands; HOST=FILE: the key of that host"},
 	{0, "key-file", "FILE", RDCPD, GROUP_KEY, KIND_TEXT, AT(key.file), 0,
 	 "the key that clients need (mode 0600, made by --make-key)"},
 	{0, "secrets", "FILE", RDCPD, GROUP_KEY, KIND_TEXT, AT(key.secrets), 0,

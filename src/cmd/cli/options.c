@@ -260,11 +260,11 @@ static int add_ssh_port(struct options *o, const char *arg)
 	return parse_number(arg, 1, 65535, &port) || add_ssh_option(o, 'p', arg) ? -1 : 0;
 }
 
-static int add_module(struct options *o, const char *arg)
+static int add_to_list(struct option_list *list, const char *arg)
 {
-	if (o->serve.module_count == MODULES_MAX)
+	if (list->count == OPTION_LIST_MAX)
 		return -1;
-	o->serve.modules[o->serve.module_count++] = arg;
+	list->of[list->count++] = arg;
 	return *arg ? 0 : -1;
 }
 
@@ -342,8 +342,8 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 		return add_ssh_option(o, row->letter, arg);
 	case KIND_SSH_PORT:
 		return add_ssh_port(o, arg);
-	case KIND_MODULE:
-		return add_module(o, arg);
+	case KIND_LIST:
+		return add_to_list(at, arg);
 	case KIND_ACTION:
 		return set_action(o, (enum action)row->number);
 	}

@@ -85,15 +85,25 @@ struct speed_options {
 	unsigned rails; /* 0: no bound */
 	unsigned direct; /* enum direct */
 };
+/* An option that may be given several times: its values, as written. */
+enum { OPTION_LIST_MAX = 64 };
+struct option_list {
+	const char *of[OPTION_LIST_MAX];
+	unsigned count;
+};
 struct key_options {
 	const char *file, *make;
+	struct option_list files; /* rdcp: FILE or HOST=FILE */
 	const char *secrets; /* rdcpd */
 	int fd; /* -1: none */
 };
-enum { MODULES_MAX = 64, DAEMON_PORT = 10470 /* hdrdmacp's */, PORT_NOT_GIVEN = 1 << 16 };
+enum {
+	MODULES_MAX = OPTION_LIST_MAX,
+	DAEMON_PORT = 10470 /* hdrdmacp's */,
+	PORT_NOT_GIVEN = 1 << 16
+};
 struct serve_options {
-	const char *modules[MODULES_MAX]; /* rdcpd: as written */
-	unsigned module_count;
+	struct option_list modules; /* rdcpd */
 	const char *config; /* rdcpd: its configuration file, or NULL */
 	bool only_checks; /* rdcpd: --check-config */
 	bool log_json; /* rdcpd: of transfers */
@@ -192,7 +202,7 @@ enum option_kind {
 	KIND_PROGRESS,
 	KIND_SSH, /* passed to ssh as -letter */
 	KIND_SSH_PORT, /* passed to ssh as -p */
-	KIND_MODULE, /* one more of serve.modules */
+	KIND_LIST, /* one more of struct option_list at */
 	KIND_ACTION, /* enum action = number */
 };
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
+#include "cmd/conductor/daemon_call.h"
 #include "cmd/conductor/far_command.h"
 #include "cmd/conductor/login_turn.h"
 #include "cmd/conductor/loopback.h"
@@ -86,6 +87,16 @@ static int open_listening_side(struct carrier *c, int in, struct pump_side *side
 	unsigned char error;
 	uint64_t began;
 
+	if (c->way->daemon) {
+		const struct options *o = c->way->o;
+		uint64_t until = clock_ms() + (uint64_t)o->network.connect_timeout_ms;
+		int fd = daemon_connect_lane(o, c->way->daemon, until);
+
+		if (fd < 0)
+			return -1;
+		*side = (struct pump_side){.in = fd, .out = fd};
+		return 0;
+	}
 	if (!c->way->to) {
 		int fd = loopback_connect(c->way->port);
 

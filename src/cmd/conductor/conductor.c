@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/io.h"
+#include "base/secret.h"
 #include "cmd/conductor/daemon_call.h"
 #include "cmd/conductor/explain.h"
 #include "cmd/conductor/far_command.h"
@@ -25,9 +26,11 @@ struct end_pipe *conductor_other(struct conductor *c, const struct end_pipe *l)
 
 bool conductor_wants_ssh(const struct conductor *c)
 {
+	const struct end_pipe *source = &c->pipes[END_SOURCE], *sink = &c->pipes[END_SINK];
+
 	return c->job->o->network.want == TRANSPORT_SSH ||
-	       (c->job->o->remote.through_here && c->pipes[END_SOURCE].far &&
-		c->pipes[END_SINK].far);
+	       (c->job->o->remote.through_here && source->far && sink->far && !source->daemon &&
+		!sink->daemon);
 }
 
 /* ---- results and failures --------------------------------------------------------------- */
@@ -203,8 +206,31 @@ enum {
 	AT_LIST,
 	AT_OUT,
 	AT_IN = AT_OUT + 2,
-	AT_DETOUR = AT_IN + 2,
+	AT_LANES = AT_IN + 2, /* of a detour or a bridge */
+	LANE_POLLS = (int)DETOUR_POLLS > (int)BRIDGE_POLLS ? (int)DETOUR_POLLS : (int)BRIDGE_POLLS,
 };
+
+/* Whether lanes between two daemons may still break. */
+static bool uses_bridge(const struct conductor *c)
+{
+	return c->bridge && !c->pipes[0].has_verdict && !c->pipes[1].has_verdict;
+}
+
+static unsigned fill_lane_polls(const struct conductor *c, struct pollfd *p)
+{
+	if (uses_bridge(c))
+		return bridge_polls(c->bridge, p);
+	return c->detour ? detour_polls(c->detour, p) : 0;
+}
+
+static int handle_lanes(struct conductor *c, const struct pollfd *p, unsigned n)
+{
+	int rc = uses_bridge(c) ? bridge_handle(c->bridge, p, n)
+		 : c->detour    ? detour_handle(c->detour, p, n)
+				: 0;
+
+	return rc > 0 ? daemon_frames_choose(c) : rc;
+}
 
 static unsigned fill_polls(struct conductor *c, struct pollfd *p)
 {
@@ -227,7 +253,7 @@ static unsigned fill_polls(struct conductor *c, struct pollfd *p)
 			(struct pollfd){.fd = reading ? l->child.out : -1, .events = POLLIN};
 		p[AT_IN + i] = (struct pollfd){.fd = writing ? l->child.in : -1, .events = POLLOUT};
 	}
-	return AT_DETOUR + (c->detour ? detour_polls(c->detour, p + AT_DETOUR) : 0);
+	return AT_LANES + fill_lane_polls(c, p + AT_LANES);
 }
 
 static int on_listed(void *ctx, const char *name)
@@ -261,7 +287,7 @@ static void handle_poll_failure(struct conductor *c, struct pollfd *p)
 		conductor_fail(c, "");
 	conductor_terminate_by(c, CANCEL_MS);
 	nanosleep(&pause, NULL);
-	for (int i = 0; i < AT_DETOUR; i++)
+	for (int i = 0; i < AT_LANES; i++)
 		p[i].revents = 0;
 	p[AT_SIGNALS].revents = POLLIN;
 	for (int i = 0; i < 2; i++)
@@ -270,7 +296,7 @@ static void handle_poll_failure(struct conductor *c, struct pollfd *p)
 
 static void run_iteration(struct conductor *c)
 {
-	struct pollfd p[AT_DETOUR + DETOUR_POLLS];
+	struct pollfd p[AT_LANES + LANE_POLLS];
 	struct progress_count count;
 	unsigned n = fill_polls(c, p);
 
@@ -305,7 +331,7 @@ static void run_iteration(struct conductor *c)
 				handle_lost_end(c, l);
 		}
 	}
-	if (c->detour && !failed_poll && detour_handle(c->detour, p + AT_DETOUR, n - AT_DETOUR))
+	if (!failed_poll && handle_lanes(c, p + AT_LANES, n - AT_LANES))
 		conductor_fail(c, "");
 	count = count_progress(c);
 	/* Even if no progress is shown: SIGUSR1 prints the rate. */
@@ -401,6 +427,16 @@ static int start_both_ends(struct conductor *c)
 	return 0;
 }
 
+/* A daemon listens, else the far end; if that holds for both or none, the sink does. */
+static int choose_listener(const struct conductor *c)
+{
+	const struct end_pipe *source = &c->pipes[END_SOURCE], *sink = &c->pipes[END_SINK];
+
+	if (source->daemon != sink->daemon)
+		return source->daemon ? END_SOURCE : END_SINK;
+	return source->far && !sink->far ? END_SOURCE : END_SINK;
+}
+
 /* The list may be long, or arrive slowly from a pipe, so the loop runs meanwhile. */
 static int send_listed_names(struct conductor *c)
 {
@@ -418,9 +454,16 @@ static int send_orders(struct conductor *c)
 		.pipes = c->pipes,
 		.listener = c->listener,
 		.over_ssh = conductor_wants_ssh(c),
+		.bridged = c->pipes[END_SOURCE].daemon && c->pipes[END_SINK].daemon,
 	};
-	return orders_send_all(&c->orders) || send_listed_names(c) ? -1
-								   : orders_send_go(&c->orders);
+	int rc;
+
+	secret_guard(c->orders.secret, sizeof c->orders.secret);
+	rc = orders_send_all(&c->orders);
+	if (!rc && c->orders.bridged)
+		rc = daemon_frames_begin_bridge(c);
+	explicit_bzero(c->orders.secret, sizeof c->orders.secret);
+	return rc || send_listed_names(c) ? -1 : orders_send_go(&c->orders);
 }
 
 /* ---- the result -------------------------------------------------------------------------------
@@ -433,9 +476,14 @@ static void fill_report(const struct conductor *c, struct report *r)
 	const struct msg_verdict *v = c->pipes[END_SINK].has_verdict ? sink : source;
 
 	report_take(r, v);
-	if (c->detour) {
+	if (c->detour && (c->pipes[END_SOURCE].daemon || c->pipes[END_SINK].daemon)) {
+		r->transport = TRANSPORT_TCP;
+		snprintf(r->how, sizeof r->how, "ssh and tcp, through this host");
+	} else if (c->detour) {
 		r->transport = TRANSPORT_SSH;
 		snprintf(r->how, sizeof r->how, "ssh");
+	} else if (c->bridge && r->lanes) {
+		snprintf(r->how, sizeof r->how, "tcp, through this host");
 	}
 	r->counts = counts_join(&source->counts, &sink->counts);
 	r->source = source->times;
@@ -473,6 +521,7 @@ static void stop_ends(struct conductor *c)
 	int status;
 
 	detour_close(c->detour);
+	bridge_close(c->bridge);
 	for (int i = 0; i < 2; i++) {
 		kept[i] = keep_for_next_session(c, &c->pipes[i]);
 		if (kept[i])
@@ -504,8 +553,7 @@ void conductor_run(const struct conductor_job *j, struct report *r)
 	end_pipe_set_host(&c.pipes[END_SINK], j->sink_host);
 	if (!j->measure)
 		events_session(j->source_host, j->names, j->count, j->sink_host, j->target);
-	/* The far end listens; if both or none are far, the sink does. */
-	c.listener = c.pipes[END_SOURCE].far && !c.pipes[END_SINK].far ? END_SOURCE : END_SINK;
+	c.listener = choose_listener(&c);
 	share_begin(&c);
 	rc = start_both_ends(&c);
 	share_end(&c);

@@ -41,6 +41,8 @@ static int take_verdict(struct conductor *c, struct end_pipe *l, const struct fr
 		return -1;
 	l->verdict = m;
 	l->has_verdict = true;
+	if (c->bridge)
+		bridge_release(c->bridge);
 	/* A disk alone is measured at one end; the other end is idle. */
 	if (!c->job->measure || l->verdict.code != OUT_DONE)
 		conductor_terminate_by(c, verdict_wait_ms(c, l));
@@ -76,11 +78,14 @@ static int take_detour(struct conductor *c, const char *why)
 {
 	struct end_pipe *to = &c->pipes[c->listener];
 	struct end_pipe *from = conductor_other(c, to);
-	const char *through = from->far && to->far ? ", through this host" : "";
+	const char *through = to->daemon             ? " and through this host"
+			      : from->far && to->far ? ", through this host"
+						     : "";
 	struct detour_way way = {
 		.o = c->job->o,
 		.from = from->far ? from->ssh_host : NULL,
-		.to = to->far ? to->ssh_host : NULL,
+		.to = to->far && !to->daemon ? to->ssh_host : NULL,
+		.daemon = to->daemon ? to->ssh_host : NULL,
 		.port = to->loopback_port,
 		.announce = announce_detour_port,
 		.ctx = from,
@@ -95,18 +100,22 @@ static int take_detour(struct conductor *c, const char *why)
 		return fail_as(OUT_TRANSPORT, "no direct connection between %s and %s: %s%s",
 			       from->name, to->name, why,
 			       c->job->measure ? ""
-					       : " (without --transport data would go over ssh)");
+			       : to->daemon
+				       ? " (without --transport data would go through this host)"
+				       : " (without --transport data would go over ssh)");
 	if (!from->far && !to->far)
 		return fail_as(OUT_CONNECT, "the two ends on this host can't connect: %s", why);
-	if (!way.port)
+	if (!way.port && !way.daemon)
 		return fail_as(OUT_CONNECT, "no connection between %s and %s: %s", from->name,
 			       to->name, why);
 	/* rdbench logs the detour of its first measurement only. */
-	if (why[0])
+	if (why[0] && !(way.daemon && c->job->o->remote.through_here))
 		log_at(level, "no direct connection between %s and %s (%s): data goes over ssh%s",
 		       from->name, to->name, why, through);
 	else
-		log_at(level, "data goes over ssh%s", through);
+		log_at(way.daemon ? LOG_INFO : level, "data goes over ssh%s", through);
+	if (way.daemon)
+		daemon_frames_warn_of_clear(c);
 	return detour_open(&way, &c->detour);
 }
 
@@ -165,10 +174,14 @@ static int take_frame(struct conductor *c, struct end_pipe *l, const struct fram
 		return l->reused && f->type != MSG_GREETING ? 0 : take_greeting(l, f);
 	if (!message_is_local(f->type)) {
 		struct end_pipe *to = conductor_other(c, l);
+		bool handled;
 
 		l->relayed_frame = true;
-		return to->gone || to->has_verdict ? 0
-						   : end_pipe_send(to, f->type, f->body, f->len);
+		if (daemon_frames_take(c, l, f, &handled))
+			return -1;
+		return handled || to->gone || to->has_verdict
+			       ? 0
+			       : end_pipe_send(to, f->type, f->body, f->len);
 	}
 	switch (f->type) {
 	case MSG_NOTE:

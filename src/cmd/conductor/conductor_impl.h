@@ -3,9 +3,10 @@
 #define CMD_CONDUCTOR_CONDUCTOR_IMPL_H
 
 /* The private parts of a conductor: conductor.c has its loop and its end, conductor_frames.c
- * handles the frames from the ends. */
+ * handles the frames from the ends, daemon_frames.c those that a rdcpd makes special. */
 
 #include "base/fail.h"
+#include "cmd/conductor/bridge.h"
 #include "cmd/conductor/conductor.h"
 #include "cmd/conductor/detour.h"
 #include "cmd/conductor/end_pipe.h"
@@ -26,6 +27,7 @@ struct conductor {
 	int listener; /* the end that listens first */
 	struct detour *detour;
 	bool detoured;
+	struct bridge *bridge; /* both ends are at a rdcpd, else NULL */
 	struct failure cause; /* the first failure; OUT_DONE: none */
 	char cause_host[HOST_MAX];
 	int signo;
@@ -52,6 +54,15 @@ void conductor_send_error(struct end_pipe *l, const struct failure *f, const cha
 /* Reports this thread's failure, which the ends do not know, to both ends, each as if from the
  * other. */
 void conductor_fail(struct conductor *c, const char *host);
+/* Handles a frame between the ends if it must not be passed on as it is: *handled. Returns 0, or -1
+ * with a failure. */
+int daemon_frames_take(struct conductor *c, struct end_pipe *l, const struct frame *f,
+		       bool *handled);
+/* Two daemons: opens c->bridge, and reports to both ends that their lanes are connected. */
+int daemon_frames_begin_bridge(struct conductor *c);
+int daemon_frames_choose(struct conductor *c);
+/* With --encrypt=off: lanes go from this host to a daemon. */
+void daemon_frames_warn_of_clear(const struct conductor *c);
 /* Handles the frames of l that have arrived, as far as the other end can take them. */
 void conductor_take_frames(struct conductor *c, struct end_pipe *l);
 

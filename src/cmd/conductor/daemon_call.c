@@ -15,6 +15,7 @@
 #include "cmd/end/dial.h"
 #include "cmd/end/tunnel.h"
 #include "cmd/process/process.h"
+#include "lane/tcp/tcp_connect.h"
 
 /* Between the tries of a client for whom the daemon has no room. */
 enum { BUSY_FIRST_MS = 250, BUSY_MS = 2000 };
@@ -55,11 +56,91 @@ static int report_call_failure(int out)
 	return v.code;
 }
 
+static struct dial_opts make_dial_opts(const struct options *o, const struct daemon_url *url)
+{
+	return (struct dial_opts){
+		.host = url->host,
+		.port = url->port ? url->port : o->serve.port,
+		.family = o->network.family == 4   ? AF_INET
+			  : o->network.family == 6 ? AF_INET6
+						   : 0,
+		.tos = o->network.tos,
+		.timeout_ms = o->network.connect_timeout_ms,
+		.silence_ms = o->network.timeout_ms,
+		.listener = "rdcpd",
+		.caller = CALLER_CONDUCTOR,
+		.user = url->user,
+	};
+}
+
+/* The bytes of HOST in a value of --key-file, HOST=FILE or FILE. A file whose own name has a = is
+ * ./NAME. */
+static size_t key_host_length(const char *value)
+{
+	size_t len = strcspn(value, "=/");
+
+	return value[len] == '=' ? len : 0;
+}
+
+/* Whether the first len bytes of name are "[USER@]HOST[:PORT]" of url. */
+static bool names_daemon(const char *name, size_t len, const struct daemon_url *url, unsigned port)
+{
+	bool v6 = strchr(url->host, ':') != NULL;
+
+	for (int form = 0; form < 4; form++) {
+		bool with_user = form & 1, with_port = form & 2;
+		char text[USER_NAME_MAX + HOST_MAX + 16], digits[8] = "";
+
+		if (with_port)
+			snprintf(digits, sizeof digits, ":%u", port);
+		snprintf(text, sizeof text, "%s%s%s%s%s%s", with_user ? url->user : "",
+			 with_user ? "@" : "", v6 ? "[" : "", url->host, v6 ? "]" : "", digits);
+		if (strlen(text) == len && strncasecmp(text, name, len) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* The file with the key of a daemon, or NULL: the first that names it, else the last that names no
+ * host. */
+static const char *find_key_file(const struct options *o, const struct daemon_url *url)
+{
+	unsigned port = url->port ? url->port : o->serve.port;
+	const char *of_all = NULL;
+
+	for (unsigned i = 0; i < o->key.files.count; i++) {
+		const char *value = o->key.files.of[i];
+		size_t len = key_host_length(value);
+
+		if (len && names_daemon(value, len, url, port))
+			return value + len + 1;
+		if (!len)
+			of_all = value;
+	}
+	return of_all;
+}
+
+int daemon_check_keys(const struct options *o)
+{
+	for (unsigned i = 0; i < o->key.files.count; i++) {
+		const char *value = o->key.files.of[i];
+		size_t len = key_host_length(value);
+
+		if (*value == '=' || (len && !value[len + 1]))
+			return fail_as(OUT_USAGE,
+				       "--key-file %s: invalid value, expected FILE or HOST=FILE",
+				       value);
+	}
+	return 0;
+}
+
 /* Whoever has no key, and names no user, is an anonymous client. */
 static int choose_key(const struct options *o, struct daemon_url *url, struct psk *key)
 {
-	if (o->key.file)
-		return psk_from_made_file(o->key.file, key);
+	const char *file = find_key_file(o, url);
+
+	if (file)
+		return psk_from_made_file(file, key);
 	if (strcmp(url->user, "-") != 0 && !user_is_anonymous(url->user))
 		return fail_as(OUT_USAGE, "rdma://%s@ needs the key of that user: --key-file=FILE",
 			       url->user);
@@ -70,33 +151,38 @@ static int choose_key(const struct options *o, struct daemon_url *url, struct ps
 
 static int dial_daemon(const struct options *o, const struct daemon_url *named, struct channel **ch)
 {
-	struct daemon_url who = *named, *url = &who;
+	struct daemon_url url = *named;
 	union address dialed;
+	struct dial_opts d;
 	struct psk key;
-	struct dial_opts d = {
-		.host = url->host,
-		.port = url->port ? url->port : o->serve.port,
-		.family = o->network.family == 4   ? AF_INET
-			  : o->network.family == 6 ? AF_INET6
-						   : 0,
-		.tos = o->network.tos,
-		.timeout_ms = o->network.connect_timeout_ms,
-		.silence_ms = o->network.timeout_ms,
-		.key = &key,
-		.listener = "rdcpd",
-		.caller = CALLER_CONDUCTOR,
-		.user = url->user,
-	};
-	int rc = choose_key(o, url, &key);
+	int rc = choose_key(o, &url, &key);
 
+	d = make_dial_opts(o, &url);
+	d.key = &key;
 	if (!rc)
 		rc = dial_connect(&d, ch, &dialed);
 	psk_wipe(&key);
-	if (rc && failed()->code == OUT_AUTH && !o->key.file)
+	if (rc && failed()->code == OUT_AUTH && !find_key_file(o, named))
 		return fail_as(OUT_AUTH,
 			       "rdcpd on %s takes no client without a key: use --key-file=FILE",
-			       url->host);
+			       url.host);
 	return rc;
+}
+
+int daemon_connect_lane(const struct options *o, const char *url, uint64_t deadline_ms)
+{
+	struct daemon_url u;
+	struct dial_opts d;
+	const char *rest;
+	int fd;
+
+	if (operand_parse_daemon(url, &u, &rest))
+		return -1;
+	d = make_dial_opts(o, &u);
+	fd = dial_tcp(&d, deadline_ms);
+	if (fd >= 0)
+		tcp_set_options(fd, o->network.timeout_ms);
+	return fd;
 }
 
 static int name_module(const struct options *o, const struct daemon_url *url, struct channel *ch)

@@ -13,6 +13,8 @@
 #include "cmd/process/child.h"
 #include "session/channel/framer.h"
 
+/* Returns 0, or -1 with a failure (OUT_USAGE) if a --key-file is neither FILE nor HOST=FILE. */
+int daemon_check_keys(const struct options *o);
 /* url: of a module, as in struct operand. */
 int daemon_start(const struct options *o, const char *url, struct child *out);
 struct daemon_end {
@@ -24,6 +26,8 @@ struct daemon_end {
  * has no room for this client, tries again until --connect-timeout is over. Returns 0, or -1 with a
  * failure, after which there is nothing to free. */
 int daemon_open(const struct options *o, const struct daemon_url *url, struct daemon_end *e);
+/* Connects to the port of a daemon, for a lane. Returns a descriptor, or -1 with a failure. */
+int daemon_connect_lane(const struct options *o, const char *url, uint64_t deadline_ms);
 /* The host in the URL, for messages. */
 void daemon_name(const char *url, char to[static HOST_MAX]);
 

@@ -3,7 +3,8 @@
 #define CMD_CONDUCTOR_DETOUR_H
 
 /*
- * If the ends can't reach each other, their lanes use further ssh connections.
+ * If the ends can't reach each other, their lanes use further ssh connections. To a daemon, which
+ * only its own port leads to, that is one of them and a connection from this host.
  *
  * A carrier is a process that carries one lane: from a loopback port on the connecting end's host
  * to the listening end's loopback port, over `ssh HOST rdcp --lane-listen' and `ssh HOST rdcp
@@ -22,8 +23,9 @@
 struct detour_way {
 	const struct options *o;
 	const char *from; /* the connecting end's host as ssh wants it; NULL: this host */
-	const char *to; /* the listening end's host; NULL: this host */
-	unsigned port; /* on the listening end's loopback */
+	const char *to; /* the listening end's host; NULL: this host, or a daemon */
+	const char *daemon; /* the URL of the listening end's module, or NULL */
+	unsigned port; /* on the listening end's loopback; of no use with a daemon */
 	/* Announces to the connecting end this port on its loopback, and why a connection to it was
 	 * not carried, or none can be for now; "" at first. Returns 0 or -1. */
 	int (*announce)(void *ctx, unsigned port, const char *why);

@@ -196,7 +196,7 @@ static int check_options(const struct options *o)
 			       "DST is missing after %s; without DST, rdcp lists one "
 			       "directory, without -r, -a or --files-from",
 			       o->operands[0]);
-	return 0;
+	return daemon_check_keys(o);
 }
 
 struct listing {

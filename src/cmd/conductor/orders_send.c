@@ -15,7 +15,7 @@ static uint64_t end_flags(const struct orders_send *d, int i)
 		bool set;
 		uint64_t flag;
 	} flags[] = {
-		{d->listener == i, START_LISTENS},
+		{d->listener == i || d->bridged, START_LISTENS},
 		{d->job->many, START_MANY},
 		{d->job->taken != NULL, START_SHARED},
 		{stdio, START_STDIO},
@@ -30,7 +30,16 @@ static uint64_t end_flags(const struct orders_send *d, int i)
 	return all;
 }
 
-static int send_start(const struct orders_send *d, int i, const uint8_t secret[static LANE_SECRET])
+/* The data of two daemons passes through this host, over TCP, even if both are on one host. */
+static void order_bridged_lanes(struct msg_start *m)
+{
+	if (m->want == TRANSPORT_AUTO)
+		m->want = TRANSPORT_TCP;
+	if (m->encrypt == ENCRYPT_AUTO)
+		m->encrypt = ENCRYPT_ON;
+}
+
+static int send_start(const struct orders_send *d, int i)
 {
 	const struct options *o = d->job->o;
 	const struct measure *measure = d->job->measure;
@@ -45,12 +54,14 @@ static int send_start(const struct orders_send *d, int i, const uint8_t secret[s
 	m.role = i == END_SOURCE ? ROLE_SOURCE : ROLE_SINK;
 	if (d->over_ssh)
 		m.want = TRANSPORT_SSH;
+	if (d->bridged)
+		order_bridged_lanes(&m);
 	m.flags |= end_flags(d, i);
 	if (measure) {
 		m.flags |= measure->flags;
 		m.memory_bytes = measure->bytes;
 	}
-	memcpy(m.secret, secret, sizeof m.secret);
+	memcpy(m.secret, d->secret, sizeof m.secret);
 	snprintf(m.host, sizeof m.host, "%s", l->name);
 	snprintf(m.peer, sizeof m.peer, "%s", d->pipes[1 - i].name);
 	if (d->listener == i)
@@ -119,19 +130,17 @@ static int send_taken(const struct orders_send *d)
 	return 0;
 }
 
-int orders_send_all(const struct orders_send *d)
+int orders_send_all(struct orders_send *d)
 {
-	uint8_t secret[LANE_SECRET];
-	int rc = random_bytes(secret, sizeof secret);
+	int rc = random_bytes(d->secret, sizeof d->secret);
 
 	for (int i = 0; i < 2 && rc == 0; i++) {
-		rc = send_start(d, i, secret);
+		rc = send_start(d, i);
 		if (!rc)
 			rc = send_wants(d, i);
 		if (!rc)
 			rc = send_rules(d, i);
 	}
-	explicit_bzero(secret, sizeof secret);
 	return rc || send_taken(d) ? -1 : 0;
 }
 

@@ -9,15 +9,19 @@
 
 #include "cmd/conductor/conductor.h"
 #include "cmd/conductor/end_pipe.h"
+#include "lane/head.h"
 
 struct orders_send {
 	const struct conductor_job *job;
 	struct end_pipe *pipes; /* both: END_SOURCE, END_SINK */
 	int listener; /* the end that listens first */
 	bool over_ssh; /* lanes use ssh */
+	bool bridged; /* two daemons: both listen */
+	uint8_t secret[LANE_SECRET]; /* of the session; the caller wipes it */
 };
-/* Sends everything before the listed names. Returns 0, or -1 with a failure. */
-int orders_send_all(const struct orders_send *d);
+/* Makes the secret, and sends everything before the listed names. Returns 0, or -1 with a failure.
+ */
+int orders_send_all(struct orders_send *d);
 /* Sends one name of --files-from. */
 int orders_send_listed(const struct orders_send *d, const char *name);
 /* Sends GO: the orders are complete. */

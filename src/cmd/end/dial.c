@@ -208,3 +208,14 @@ int dial_connect(const struct dial_opts *o, struct channel **out, union address 
 	}
 	return 0;
 }
+
+int dial_tcp(const struct dial_opts *o, uint64_t deadline_ms)
+{
+	union address to[ADDRESSES_MAX], dialed;
+	int n = dial_resolve(o->host, o->port, o->family, to), fd;
+
+	if (n < 0)
+		return -1;
+	fd = connect_any_address(to, (unsigned)n, o->tos, deadline_ms, &dialed);
+	return fd < 0 ? fail_as(OUT_CONNECT, "connect to %s port %u: %m", o->host, o->port) : fd;
+}

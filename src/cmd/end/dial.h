@@ -33,5 +33,8 @@ struct dial_opts {
  * was accepted, but the peer does not answer. *dialed is the address that answered.
  */
 int dial_connect(const struct dial_opts *o, struct channel **out, union address *dialed);
+/* Connects, without a handshake: tries all addresses once. Returns a descriptor, or -1 with
+ * OUT_CONNECT or OUT_START. */
+int dial_tcp(const struct dial_opts *o, uint64_t deadline_ms);
 
 #endif

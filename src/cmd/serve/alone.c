@@ -15,7 +15,7 @@ enum { HOST_TEXT_MAX = 256 };
 
 bool alone_is_meant(const struct options *o)
 {
-	return o->serve.module_count == 0 && !o->serve.config && !o->key.file && !o->key.secrets &&
+	return o->serve.modules.count == 0 && !o->serve.config && !o->key.file && !o->key.secrets &&
 	       !o->serve.only_checks;
 }
 

@@ -50,11 +50,11 @@ static void add_modules(struct settings *s, const struct options *o, const struc
 {
 	struct module m;
 
-	for (unsigned i = 0; i < o->serve.module_count; i++)
-		note_fault(f, module_parse(o->serve.modules[i], &m) || add_module(s, &m));
+	for (unsigned i = 0; i < o->serve.modules.count; i++)
+		note_fault(f, module_parse(o->serve.modules.of[i], &m) || add_module(s, &m));
 	for (unsigned i = 0; i < c->module_count; i++)
 		note_fault(f, add_module(s, &c->modules[i]));
-	if (o->serve.module_count + c->module_count == 0)
+	if (o->serve.modules.count + c->module_count == 0)
 		note_fault(f, fail_as(OUT_USAGE,
 				      o->serve.config
 					      ? "%s has no module: there is nothing to serve"

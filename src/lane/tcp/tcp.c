@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "lane/tcp/tcp_connect.h"
 #include "lane/tcp/tcp_impl.h"
 
 #include <errno.h>
@@ -365,8 +366,7 @@ static const struct wire_ops tcp_ops = {
 	.close = tcp_close,
 };
 
-/* Sockets of other families reject some of these options. Lanes work without them. */
-static void set_options(int fd, int timeout_ms)
+void tcp_set_options(int fd, int timeout_ms)
 {
 	int on = 1, idle = timeout_ms / 3000 > 0 ? timeout_ms / 3000 : 1, probes = 3;
 
@@ -432,7 +432,7 @@ int tcp_wire(struct lane *l, uint32_t epoch, int fd, struct wire **out)
 		t->wire.window = host_window(lane_block_size(l));
 	else if (lane_side_of(l) == LANE_SOURCE)
 		zerocopy_begin(&t->zerocopy, fd, lane_block_size(l));
-	set_options(fd, t->timeout_ms);
+	tcp_set_options(fd, t->timeout_ms);
 	*out = &t->wire;
 	return 0;
 }

@@ -21,4 +21,8 @@ int tcp_take(struct lane *l, uint32_t epoch, const struct lane_key *key, int fd,
  * *port; or -1. */
 int tcp_listen(const union address *addr, unsigned lo, unsigned hi, unsigned tos, unsigned *port);
 
+/* Sets the options that a lane's socket has: a peer whose host is gone is noticed, and small
+ * messages are sent at once. Sockets that are not TCP reject some; that is no failure. */
+void tcp_set_options(int fd, int timeout_ms);
+
 #endif

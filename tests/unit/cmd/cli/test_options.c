@@ -106,8 +106,8 @@ static void rdcpd_takes_modules(void **state)
 	assert_int_equal(parse(&o, RDCPD, "--module=a=/x", "--module", "b=/y:rw", "--port=0",
 			       "--key-file=k", NULL),
 			 0);
-	assert_int_equal(o.serve.module_count, 2);
-	assert_string_equal(o.serve.modules[1], "b=/y:rw");
+	assert_int_equal(o.serve.modules.count, 2);
+	assert_string_equal(o.serve.modules.of[1], "b=/y:rw");
 	assert_int_equal(o.serve.port, 0);
 	options_free(&o);
 	assert_int_equal(parse(&o, RDCP, "--daemon-port=7", "a", "b", NULL), 0);
