@@ -3,12 +3,15 @@
 
 import os
 import signal
+import threading
 import time
 
 import pytest
 
 from daemons import Configured
 from hosts import SLOW, leftovers, pattern, wait_until
+
+from peer import SINK, Guest, dir_record, small_records
 
 pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
 DATA = "[data]\npath = {tmp}/data\nread only = no\n"
@@ -84,6 +87,58 @@ def test_a_stopped_client_ends(bench, tmp_path):
     os.killpg(run.proc.pid, signal.SIGCONT)
     assert run.wait() in (30, 44), run.errors()
     os.close(run.pipe)
+
+
+def test_heartbeats_alone_do_not_help(bench, tmp_path):
+    """A client of its own making answers, and asks, as often as it can."""
+    daemon = served(bench, tmp_path, 2)
+    e = Guest(daemon.port, daemon.secret(), SINK, module="data", target="f", timeout_ms=10 ** 6, connect_timeout_ms=10 ** 6).orders()
+    e.open()
+    begin = time.monotonic()
+    while not e.frames.over and time.monotonic() < begin + (2 + 5) * SLOW + 10:
+        e.frames.send("PING", cookie=time.monotonic_ns() % 1000)
+        time.sleep(0.05)
+    assert e.wait(10) == 30
+    assert "nothing was copied for 2 s" in daemon.run.expect("exit code 30")
+    e.close()
+
+
+def test_a_client_that_takes_nothing_ends(bench, tmp_path):
+    """It reads no frame, so that what the end reports fills all buffers, and the thread that reports waits."""
+    daemon = served(bench, tmp_path, 2)
+    e = Guest(daemon.port, daemon.secret(), SINK, module="data", wants=["dir"], target="", flags=["RECURSIVE", "EVENTS", "PROGRESS"],
+              block_size=65536, timeout_ms=10 ** 6).orders()
+    lane = e.open()[0]
+    never = threading.Event()
+    e.frames.read = lambda: never.wait(120) and b""
+    lane.records(dir_record(name="dir"))
+    sent, first = 0, 2
+
+    def send_files():
+        nonlocal sent, first
+        while not e.frames.over and sent < 400:
+            records = [small_records(b"", id=n, dir=1, name="%0200d" % n) for n in range(first, first + 150)]
+            if not lane.records(*records):
+                return
+            first += len(records)
+            sent += 1
+            try:
+                while lane.number - lane.stored >= 8:
+                    lane.credit()
+            except OSError:
+                return
+
+    def send_life():
+        while e.frames.send("PING", cookie=1) and not never.is_set():
+            time.sleep(0.1)
+    threads = [threading.Thread(target=t, daemon=True) for t in (send_files, send_life)]
+    for t in threads:
+        t.start()
+    assert "nothing was copied for 2 s" in daemon.run.expect("exit code 30", 60)
+    print("after %d blocks" % sent)
+    wait_until(lambda: daemon.children() == [])
+    never.set()
+    e.close()
 
 
 def test_work_without_data_is_no_idleness(bench, tmp_path):
