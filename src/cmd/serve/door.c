@@ -7,28 +7,55 @@
 #include <sys/socket.h>
 #include "base/clock.h"
 
-/* The parent may be busy with a crowd. */
-enum { ANSWER_MS = 10000 };
+enum {
+	ANSWER_MS = 10000, /* the parent may be busy with a crowd */
+	REPEAT_MS = 100,
+};
 
-static int await_answer(int door)
+/* After a call failed: whether it can be repeated. */
+static bool may_repeat(int door, short events, uint64_t deadline_ms)
 {
-	uint64_t deadline_ms = clock_ms() + ANSWER_MS;
-	struct pollfd p = {.fd = door, .events = POLLIN};
-	int rc;
+	struct pollfd p = {.fd = door, .events = events};
 
-	while ((rc = poll(&p, 1, clock_left(deadline_ms))) < 0 && errno == EINTR)
+	if (clock_left(deadline_ms) == 0 || (errno != EINTR && errno != EAGAIN))
+		return false;
+	if (errno == EAGAIN)
+		poll(&p, 1, REPEAT_MS);
+	return true;
+}
+
+static int send_message(int door, const void *m, size_t len, uint64_t deadline_ms)
+{
+	ssize_t n;
+
+	while ((n = send(door, m, len, MSG_NOSIGNAL | MSG_DONTWAIT)) < 0 &&
+	       may_repeat(door, POLLOUT, deadline_ms))
 		;
-	return rc > 0 ? 0 : -1;
+	return n == (ssize_t)len ? 0 : -1;
+}
+
+static int take_answer(int door, struct door_answer *a, uint64_t deadline_ms)
+{
+	ssize_t n;
+
+	while ((n = recv(door, a, sizeof *a, MSG_DONTWAIT)) < 0 &&
+	       may_repeat(door, POLLIN, deadline_ms))
+		;
+	/* It has closed the door. */
+	if (n == 0)
+		errno = EPIPE;
+	return n == sizeof *a ? 0 : -1;
 }
 
 int door_ask(int door, const struct entrant *who, uint64_t *memory, unsigned *slot)
 {
+	uint64_t deadline_ms = clock_ms() + ANSWER_MS;
 	struct door_request ask = {.who = *who};
 	struct door_answer got;
 
-	if (send(door, &ask, sizeof ask, MSG_NOSIGNAL) != sizeof ask || await_answer(door) ||
-	    recv(door, &got, sizeof got, MSG_DONTWAIT) != sizeof got)
-		return fail_as(OUT_START, "rdcpd gave no answer whether there is room");
+	if (send_message(door, &ask, sizeof ask, deadline_ms) ||
+	    take_answer(door, &got, deadline_ms))
+		return fail_as(OUT_START, "ask rdcpd for a session: %m");
 	*memory = got.memory;
 	*slot = got.slot;
 	return got.refusal.code == OUT_DONE ? 0 : fail_again(&got.refusal);
@@ -45,7 +72,7 @@ long door_read(int door, union door_message *m)
 	return n;
 }
 
-void door_answer(int door, const struct door_answer *a)
+int door_answer(int door, const struct door_answer *a)
 {
-	(void)!send(door, a, sizeof *a, MSG_NOSIGNAL | MSG_DONTWAIT);
+	return send_message(door, a, sizeof *a, clock_ms() + REPEAT_MS);
 }

@@ -14,7 +14,6 @@
  *	end -> parent: struct door_sizes, once both ends have agreed
  */
 
-#include <stddef.h>
 #include <stdint.h>
 #include "base/fail.h"
 #include "cmd/end/guest.h"
@@ -44,7 +43,7 @@ int door_ask(int door, const struct entrant *who, uint64_t *memory, unsigned *sl
 /* Parent: one message of a child, without waiting; texts in it end. Returns its size; 0: the child
  * is gone; -1 with errno. */
 long door_read(int door, union door_message *m);
-/* Parent: answers a request. */
-void door_answer(int door, const struct door_answer *a);
+/* Parent: answers a request. Returns 0, or -1 with errno. */
+int door_answer(int door, const struct door_answer *a);
 
 #endif

@@ -27,6 +27,7 @@
 enum {
 	CHECK_MS = 250,
 	RETRY_MS = 20, /* after poll(2) failed */
+	MESSAGES_MOST = 16, /* of one client in a turn */
 	STOP_MS = 10000, /* more than the processes of sessions take to end */
 	/* a signal that arrives just before poll(2) does not end it */ LANE_BYTE = 'S'
 };
@@ -219,39 +220,53 @@ static struct client *find_client(struct service *v, uint64_t session)
 }
 
 /* A client asks for a session. Later requests are of an end, which the client may control. */
-static void answer_request(struct service *v, struct client *c, const struct door_request *ask)
+static int answer_request(struct service *v, struct client *c, const struct door_request *ask)
 {
 	const struct settings *s = v->server->settings;
 	const struct module *m = module_find(s->modules, s->module_count, ask->who.module);
 	struct door_answer a = {0};
 
 	if (c->asked)
-		return;
+		return 0;
 	c->asked = true;
 	if (census_enter(&v->census, &s->limits, m ? m->max_sessions : 0, c->pid, &ask->who,
 			 &a.memory, &a.slot))
 		a.refusal = *failed();
-	door_answer(c->door, &a);
+	return door_answer(c->door, &a);
 }
 
-/* Takes what client i said at its door. Returns false if it has left. */
+static int take_message(struct service *v, struct client *c, const union door_message *m, long size)
+{
+	if (size == sizeof m->request)
+		return answer_request(v, c, &m->request);
+	if (size == sizeof m->sizes)
+		census_lower(&v->census, c->pid, m->sizes.memory);
+	else if (size == sizeof m->word && m->word == DOOR_ADMITTED)
+		admission_remove(&v->admission, c->pid);
+	else if (size == sizeof m->word && c->session == 0 && !find_client(v, m->word))
+		c->session = m->word;
+	return 0;
+}
+
+/* Takes what client i said at its door, but not for ever. Returns false if it has left. */
 static bool read_door(struct service *v, unsigned i)
 {
 	struct client *c = &v->clients[i];
 	union door_message m;
-	long n;
+	long n = 0;
 
-	while ((n = door_read(c->door, &m)) > 0) {
-		if (n == sizeof m.request)
-			answer_request(v, c, &m.request);
-		else if (n == sizeof m.sizes)
-			census_lower(&v->census, c->pid, m.sizes.memory);
-		else if (n == sizeof m.word && m.word == DOOR_ADMITTED)
-			admission_remove(&v->admission, c->pid);
-		else if (n == sizeof m.word && c->session == 0 && !find_client(v, m.word))
-			c->session = m.word;
+	for (unsigned taken = 0; taken < MESSAGES_MOST; taken++) {
+		n = door_read(c->door, &m);
+		if (n > 0 && take_message(v, c, &m, n))
+			n = -1;
+		if (n <= 0)
+			break;
 	}
-	return n < 0 && (errno == EAGAIN || errno == EINTR);
+	if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR)))
+		return true;
+	if (n < 0)
+		log_warn("talk with a session: %m");
+	return false;
 }
 
 static void read_doors(struct service *v)
