@@ -22,6 +22,7 @@ struct tunnel {
 	int in, out;
 	bool ended; /* in or ch has ended: nothing more is read */
 	bool broken; /* ch failed */
+	bool deaf; /* nobody reads out any more: what the peer sends is dropped */
 	struct failure failure; /* the first one; OUT_DONE: none */
 	struct flow to_peer, from_peer;
 };
@@ -90,12 +91,12 @@ static void write_output(struct tunnel *t)
 
 	if (n > 0) {
 		advance_flow(f, n);
+	} else if (n < 0 && errno == EPIPE) {
+		/* The other process ends. What it says last, such as why, may still be to come. */
+		t->deaf = true;
 	} else if (n < 0 && errno != EAGAIN && errno != EINTR) {
-		/* EPIPE: it has ended, and says itself why. */
-		if (errno != EPIPE) {
-			fail_as(OUT_SOCKET, "pass on what was received: %m");
-			keep_failure(t);
-		}
+		fail_as(OUT_SOCKET, "pass on what was received: %m");
+		keep_failure(t);
 		drop_flow(t, f);
 	}
 }
@@ -139,6 +140,8 @@ static void step_tunnel(struct tunnel *t)
 		read_peer(t);
 	if (!is_flow_empty(&t->from_peer))
 		write_output(t);
+	if (t->deaf)
+		t->from_peer.start = t->from_peer.end = 0;
 	if (!is_flow_empty(&t->to_peer) && !t->broken)
 		write_peer(t);
 }
