@@ -72,6 +72,8 @@ static void expect_guest(void)
 		.may_write = orders.m.lanes % 3 != 2,
 		.may_delete = orders.m.depth & 1,
 		.fsync = orders.m.depth & 2,
+		.refused = orders.m.depth & 8 ? UINT64_MAX : 0,
+		.incoming_chmod = orders.m.depth & 16 ? "go-w" : "",
 		.record = orders.m.depth & 4 ? &record : NULL,
 	};
 	const struct rules *r = &orders.rules;

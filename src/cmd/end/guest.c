@@ -5,7 +5,13 @@
 #include <string.h>
 #include <sys/socket.h>
 #include "base/fail.h"
+#include "cmd/end/refusals.h"
 #include "lane/memlock.h"
+
+static bool has_chmod(const struct guest *g)
+{
+	return g->incoming_chmod && *g->incoming_chmod;
+}
 
 /* The first option that no client may use here, or NULL. */
 static const char *find_refused(const struct guest *g, const struct orders *o)
@@ -25,10 +31,13 @@ static const char *find_refused(const struct guest *g, const struct orders *o)
 		return "--remove-source-files";
 	if (r->xattrs_all)
 		return "--xattrs=all";
+	/* It would permit more than the mode. */
+	if (sink && has_chmod(g) && r->acls)
+		return "--acls";
 	/* Set-id bits come only with an owner. */
 	if (sink && (r->devices || r->owner || r->group || *r->chown))
 		return "--devices, --owner, --group or --chown";
-	return NULL;
+	return refusals_find(g->refused, o);
 }
 
 /* Names are relative to the module. The kernel confines this process to the module; this check only
@@ -114,6 +123,8 @@ int guest_check(const struct guest *g, struct orders *o)
 	bound_times(g, &o->m);
 	if (o->m.role == ROLE_SINK && g->fsync)
 		o->rules.fsync = true;
+	if (o->m.role == ROLE_SINK && has_chmod(g))
+		o->rules.incoming_chmod = g->incoming_chmod;
 	/* No ~ and no patterns: these belong to an account and its shell. */
 	o->m.flags &= ~START_FAR;
 	return 0;

@@ -37,6 +37,8 @@ struct guest {
 	unsigned idle_s; /* it ends if nothing moves for so long; 0: it does not (guest_idle.h) */
 	uint64_t memory; /* that it may take for blocks */
 	bool anonymous; /* it has no key: messages say that others may do more */
+	uint64_t refused; /* options that it may not use (refusals.h) */
+	const char *incoming_chmod; /* of files that it writes; "" or NULL: none */
 	bool must_encrypt, fsync; /* this end demands that, whatever the client says */
 	/* what this client may see; of no use to a client that names a module */
 	const struct guest_module *listed;

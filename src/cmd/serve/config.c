@@ -14,6 +14,8 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "cmd/end/refusals.h"
+#include "copy/attr/modes.h"
 #include "cmd/cli/amount.h"
 #include "session/channel/key_ring.h"
 
@@ -33,6 +35,8 @@ enum key_kind {
 	KEY_NO,
 	KEY_USERS,
 	KEY_HOSTS,
+	KEY_CHMOD,
+	KEY_REFUSED,
 	KEY_UID,
 	KEY_GID
 };
@@ -56,6 +60,8 @@ static const struct key_row key_rows[] = {
 	{"max sessions per user", KEY_SESSIONS, DAEMON(limits.sessions_per_user)},
 	{"memory", KEY_MEMORY, DAEMON(limits)},
 	{"timeout", KEY_SECONDS, DAEMON(limits.idle_s)},
+	{"hosts allow", KEY_HOSTS, DAEMON(allow)},
+	{"hosts deny", KEY_HOSTS, DAEMON(deny)},
 	{"drain limit", KEY_DRAIN, DAEMON(drain_s)},
 	{"path", KEY_PATH, MODULE(path)},
 	{"comment", KEY_COMMENT, MODULE(comment)},
@@ -74,6 +80,8 @@ static const struct key_row key_rows[] = {
 	{"users", KEY_USERS, MODULE(users)},
 	{"hosts allow", KEY_HOSTS, MODULE(allow)},
 	{"hosts deny", KEY_HOSTS, MODULE(deny)},
+	{"incoming chmod", KEY_CHMOD, MODULE(incoming_chmod)},
+	{"refuse options", KEY_REFUSED, MODULE(refused)},
 	{"encryption required", KEY_YES, MODULE(must_encrypt)},
 	{"fsync", KEY_YES, MODULE(fsync)},
 };
@@ -205,6 +213,16 @@ static int set_users(const char *value, char to[static MODULE_USERS_MAX])
 	return used ? 0 : fail_as(OUT_USAGE, "no user is named");
 }
 
+static int set_chmod(const char *value, char *to)
+{
+	struct modes *m = NULL;
+	int rc = modes_parse(value, &m);
+
+	modes_free(m);
+	return rc ? fail_as(OUT_USAGE, "%s is no change of modes, such as D755,F644", value)
+		  : set_text(value, to, CHMOD_MAX);
+}
+
 static int set_value(struct parser *p, const struct key_row *row, const char *value)
 {
 	char *at = (row->of_module ? (char *)p->module : (char *)p->c) + row->at;
@@ -240,6 +258,10 @@ static int set_value(struct parser *p, const struct key_row *row, const char *va
 		return set_users(value, at);
 	case KEY_HOSTS:
 		return host_rules_parse(value, (struct host_rules *)(void *)at);
+	case KEY_CHMOD:
+		return set_chmod(value, at);
+	case KEY_REFUSED:
+		return refusals_parse(value, (uint64_t *)(void *)at);
 	case KEY_UID:
 		return account_set_user((struct run_as *)(void *)at, value);
 	case KEY_GID:
@@ -267,12 +289,16 @@ static void normalize_key(const char *from, size_t len, char to[static KEY_NAME_
 	to[used] = '\0';
 }
 
-static const struct key_row *find_key(const char *name)
+/* One of this kind of section, else one of the other. */
+static const struct key_row *find_key(const char *name, bool of_module)
 {
+	const struct key_row *found = NULL;
+
 	for (unsigned i = 0; i < KEY_COUNT; i++)
-		if (strcmp(key_rows[i].name, name) == 0)
-			return &key_rows[i];
-	return NULL;
+		if (strcmp(key_rows[i].name, name) == 0 &&
+		    (!found || key_rows[i].of_module == of_module))
+			found = &key_rows[i];
+	return found;
 }
 
 static int parse_setting(struct parser *p, const char *line)
@@ -284,7 +310,7 @@ static int parse_setting(struct parser *p, const char *line)
 	if (!sign)
 		return fail_as(OUT_USAGE, "expected KEY = VALUE or [MODULE]");
 	normalize_key(line, (size_t)(sign - line), name);
-	row = find_key(name);
+	row = find_key(name, p->module != NULL);
 	if (!row)
 		return fail_as(OUT_USAGE, "unknown key \"%s\"", name);
 	if (row->of_module != (p->module != NULL))

@@ -17,6 +17,7 @@ struct config {
 	char key_file[PATH_MAX], secrets[PATH_MAX]; /* "": not given */
 	unsigned port;
 	bool has_port;
+	struct host_rules allow, deny;
 	unsigned drain_s;
 	struct module modules[MODULES_MAX];
 	unsigned module_count;

@@ -92,3 +92,13 @@ bool host_rules_match(const struct host_rules *r, const union address *a)
 			return true;
 	return false;
 }
+
+bool host_rules_admit(const struct host_rules *allow, const struct host_rules *deny,
+		      const union address *a)
+{
+	if (allow->count > 0 && host_rules_match(allow, a))
+		return true;
+	if (allow->count > 0 && deny->count == 0)
+		return false;
+	return !host_rules_match(deny, a);
+}

@@ -26,4 +26,9 @@ int host_rules_parse(const char *text, struct host_rules *r);
 /* An IPv4-mapped address counts as IPv4. */
 bool host_rules_match(const struct host_rules *r, const union address *a);
 
+/* As in rsyncd.conf: who is in allow may; if deny is empty and allow is not, nobody else; who is in
+ * deny may not; all others may. */
+bool host_rules_admit(const struct host_rules *allow, const struct host_rules *deny,
+		      const union address *a);
+
 #endif

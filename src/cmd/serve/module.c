@@ -98,15 +98,6 @@ static bool has_word(const char *words, const char *word)
 	return false;
 }
 
-static bool may_host(const struct module *m, const union address *from)
-{
-	if (m->allow.count > 0 && host_rules_match(&m->allow, from))
-		return true;
-	if (m->allow.count > 0 && m->deny.count == 0)
-		return false;
-	return !host_rules_match(&m->deny, from);
-}
-
 static int check_user(const struct module *m, const char *user)
 {
 	if (user_is_anonymous(user))
@@ -131,7 +122,7 @@ int module_admit(const struct module *m, const char *user, const union address *
 
 	if (check_user(m, user))
 		return -1;
-	if (!may_host(m, from)) {
+	if (!host_rules_admit(&m->allow, &m->deny, from)) {
 		union address host = address_with_port(from, 0);
 
 		return fail_as(OUT_AUTH, "%s may not use module %s",

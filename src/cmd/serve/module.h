@@ -23,6 +23,8 @@ struct module {
 	bool fsync; /* as if each client had said --fsync */
 	char users[MODULE_USERS_MAX]; /* names that may use it, with blanks; "": everybody */
 	struct host_rules allow, deny;
+	uint64_t refused; /* options: cmd/end/refusals.h */
+	char incoming_chmod[CHMOD_MAX]; /* as of --chmod: modes of what is written; "": unchanged */
 	unsigned max_sessions; /* at a time; 0: no limit */
 	uint64_t max_bytes; /* that a session stores; 0: no limit */
 	uint64_t min_free; /* bytes that stay free on its disk */

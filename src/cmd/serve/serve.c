@@ -16,6 +16,7 @@
 #include "cmd/serve/admission.h"
 #include "cmd/serve/census.h"
 #include "cmd/serve/door.h"
+#include "cmd/serve/host_gate.h"
 #include "cmd/serve/notify.h"
 #include "cmd/serve/replay.h"
 #include "cmd/serve/session_child.h"
@@ -45,6 +46,7 @@ struct service {
 	struct admission admission;
 	struct census census;
 	struct replay replay;
+	struct host_gate gate;
 	struct client clients[SESSIONS_MAX];
 	unsigned count;
 	bool reload_failed; /* the last one */
@@ -332,6 +334,8 @@ static bool serve_stranger(struct service *v, unsigned i)
 	uint8_t hello[LANE_HELLO_SIZE];
 	int first = stranger_first_byte(&v->strangers, i), rc = first;
 
+	if (first > 0 && !host_gate_admits(&v->gate, v->server->settings, &v->strangers.list[i]))
+		first = rc = -1;
 	if (first == TLS_HANDSHAKE)
 		rc = stranger_hello(&v->strangers, i);
 	else if (first == LANE_BYTE)

@@ -216,6 +216,8 @@ static int run_guest(struct session_child *c, struct admitted *a, int in, int ou
 		g->anonymous = user_is_anonymous(a->user);
 		g->must_encrypt = m->must_encrypt;
 		g->fsync = m->fsync;
+		g->refused = m->refused;
+		g->incoming_chmod = m->incoming_chmod;
 	}
 	/* Another set of privileges may have cleared it. */
 	prctl(PR_SET_PDEATHSIG, SIGTERM);

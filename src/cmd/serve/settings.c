@@ -137,6 +137,8 @@ static int fill_settings(struct settings *s, const struct options *o, struct con
 		  : c->has_port                   ? c->port
 						  : DAEMON_PORT;
 	s->drain_s = c->drain_s;
+	s->allow = c->allow;
+	s->deny = c->deny;
 	note_fault(&f, take_limits(s, o, c));
 	add_modules(s, o, c, &f);
 	add_keys(s, choose_text(o->key.file, c->key_file), choose_text(o->key.secrets, c->secrets),

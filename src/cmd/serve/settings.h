@@ -16,6 +16,7 @@ struct settings {
 	struct key_ring keys; /* of the users; "-": of anybody who has it */
 	char address[256]; /* the only one to listen at, or "" */
 	unsigned port;
+	struct host_rules allow, deny; /* of addresses, for all modules */
 	struct limits limits;
 	unsigned drain_s; /* how long sessions may go on after SIGTERM */
 };

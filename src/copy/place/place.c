@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
+#include "copy/attr/modes.h"
 
 /* A name in the target itself that this run created.  A second file with that name is refused.  In
  * a directory below, only a malicious peer sends a name twice, and that harms nobody else. */
@@ -93,7 +94,8 @@ int place_open(const struct place_opts *o, struct place **out)
 
 	if (!p)
 		return fail_as(OUT_MEMORY, "open %s: %m", o->target);
-	if (owners_parse(p->rules->chown, &p->chown_uid, &p->chown_gid) || read_groups(p) ||
+	if ((p->rules->incoming_chmod && modes_parse(p->rules->incoming_chmod, &p->incoming)) ||
+	    owners_parse(p->rules->chown, &p->chown_uid, &p->chown_gid) || read_groups(p) ||
 	    dst_resolve(&p->opts, &p->dst) || open_top(p) || backup_dir_begin(p)) {
 		place_close(p);
 		return -1;
@@ -120,6 +122,7 @@ void place_close(struct place *p)
 	if (!p)
 		return;
 	dirs_free(p);
+	modes_free(p->incoming);
 	table_clear(&p->created, free);
 	free(p->backup_lookalikes.slots);
 	free(p->backups_made.slots);

@@ -102,6 +102,7 @@ struct lineage {
 struct place {
 	struct place_opts opts;
 	const struct rules *rules;
+	struct modes *incoming; /* of rules->incoming_chmod, or NULL */
 	struct dst dst;
 	const char *suffix;
 	const char *backup_dir; /* "": backups are beside their originals */

@@ -21,6 +21,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "copy/attr/modes.h"
 
 #ifndef SYS_fchmodat2
 #define SYS_fchmodat2 452
@@ -82,18 +83,24 @@ static void want_owner(struct place *p, const struct record_attr *a, const struc
 		m->gid = replaced->st_gid;
 }
 
+/* Of the source, changed as the rules of this end want it. */
+static mode_t source_mode(const struct place *p, const struct record_attr *a, bool dir)
+{
+	return (a->mode & ~(mode_t)MODE) | modes_apply(p->incoming, a->mode & MODE, dir);
+}
+
 static void want_mode(struct place *p, const struct record_attr *a, const struct stat *replaced,
 		      bool made, struct metadata *m)
 {
 	m->has_mode = true;
 	if (p->rules->perms) {
-		m->mode = a->mode & MODE;
+		m->mode = source_mode(p, a, m->is_dir) & MODE;
 	} else if (replaced) {
 		m->mode = replaced->st_mode & MODE;
 		m->set_uid = replaced->st_uid;
 		m->set_gid = replaced->st_gid;
 	} else {
-		m->mode = a->mode & PERMISSIONS & ~p->umask;
+		m->mode = source_mode(p, a, m->is_dir) & PERMISSIONS & ~p->umask;
 		m->has_mode = made;
 	}
 	m->keeps_setgid = m->is_dir && !p->rules->perms;
@@ -128,14 +135,15 @@ mode_t metadata_umask(struct place *p, struct place_dir *d, int fd)
 void metadata_inherit(const struct place_entry *s, const struct record_attr *a, struct metadata *m)
 {
 	if (m->has_mode && !s->place->rules->perms)
-		m->mode = a->mode & PERMISSIONS & ~metadata_umask(s->place, s->dir, s->dirfd);
+		m->mode = source_mode(s->place, a, m->is_dir) & PERMISSIONS &
+			  ~metadata_umask(s->place, s->dir, s->dirfd);
 }
 
 void metadata_want_dir(const struct place_dir *d, struct metadata *m)
 {
 	metadata_want(d->place, &d->a, S_IFDIR, NULL, d->fresh, m);
 	if (d->fresh && !d->place->rules->perms)
-		m->mode = d->a.mode & PERMISSIONS & ~d->umask;
+		m->mode = source_mode(d->place, &d->a, true) & PERMISSIONS & ~d->umask;
 }
 
 /* The mode for an entry that has this owner and group, and present_mode until now. */
@@ -536,7 +544,7 @@ mode_t metadata_first_mode(const struct place_dir *d)
 	metadata_want(d->place, &d->a, S_IFDIR, NULL, true, &m);
 	if (r->perms || r->acls || m.group_asked)
 		return S_IRWXU;
-	return (d->a.mode & PERMISSIONS) | S_IRWXU;
+	return (source_mode(d->place, &d->a, true) & PERMISSIONS) | S_IRWXU;
 }
 
 void metadata_begin_dir(struct place_dir *d, int fd, struct stat *st)

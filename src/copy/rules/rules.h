@@ -24,6 +24,7 @@ struct rules {
 	const char *chmod, *chown; /* "": none */
 	unsigned digest; /* enum content_digest of --print-digest */
 	/* Only at an end: */
+	const char *incoming_chmod; /* sink: applied to the source's modes; NULL: none */
 	const struct filter *filter; /* NULL: everything */
 	const struct files_from *listed; /* --files-from; NULL: none */
 };

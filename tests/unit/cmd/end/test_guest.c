@@ -10,6 +10,7 @@
 #include <string.h>
 #include <cmocka.h>
 #include "cmd/end/guest.h"
+#include "cmd/end/refusals.h"
 
 /* The orders of the latest call; rules borrow from them. */
 static struct orders o;
@@ -185,10 +186,58 @@ static void lanes_come_to_it_over_tcp(void **state)
 	refused(OUT_TRANSPORT, "TCP only");
 }
 
+static void options_of_the_module_are_refused(void **state)
+{
+	struct guest before = anything;
+	uint64_t none;
+
+	(void)state;
+	assert_int_equal(refusals_parse(" checksum,--compress max-size ", &anything.refused), 0);
+	plain(ROLE_SINK);
+	assert_int_equal(guest_check(&anything, &o), -1); /* max_size is 0 here */
+	plain(ROLE_SOURCE);
+	o.m.max_size = UINT64_MAX;
+	assert_int_equal(guest_check(&anything, &o), 0);
+	plain(ROLE_SOURCE);
+	o.m.max_size = UINT64_MAX;
+	o.m.flags |= START_FLAG(34);
+	refused(OUT_USAGE, "does not permit --checksum in module m");
+	plain(ROLE_SINK);
+	o.m.max_size = UINT64_MAX;
+	o.m.flags |= START_FLAG(START_COMPRESS_SHIFT);
+	refused(OUT_USAGE, "does not permit --compress in module m");
+	plain(ROLE_SINK);
+	refused(OUT_USAGE, "does not permit --max-size in module m");
+	assert_int_equal(refusals_parse("checksums", &none), -1);
+	assert_int_equal(refusals_parse("--", &none), -1);
+	assert_int_equal(refusals_parse("", &none), -1);
+	anything = before;
+}
+
+static void modes_of_the_module_come_with_the_orders(void **state)
+{
+	struct guest before = anything;
+
+	(void)state;
+	anything.incoming_chmod = "F600";
+	plain(ROLE_SOURCE);
+	assert_int_equal(guest_check(&anything, &o), 0);
+	assert_null(o.rules.incoming_chmod);
+	plain(ROLE_SINK);
+	assert_int_equal(guest_check(&anything, &o), 0);
+	assert_string_equal(o.rules.incoming_chmod, "F600");
+	plain(ROLE_SINK);
+	o.rules.acls = true;
+	refused(OUT_USAGE, "does not permit --acls");
+	anything = before;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(plain_orders_are_taken),
+		cmocka_unit_test(options_of_the_module_are_refused),
+		cmocka_unit_test(modes_of_the_module_come_with_the_orders),
 		cmocka_unit_test(each_flag_is_refused),
 		cmocka_unit_test(a_sink_deletes_where_that_is_permitted),
 		cmocka_unit_test(a_module_may_demand_fsync),
