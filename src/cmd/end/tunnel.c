@@ -156,8 +156,13 @@ int tunnel_run(struct channel *ch, const void *already_read, size_t len, int in,
 		return fail_as(OUT_PROTOCOL, "pass on what was read: too much");
 	memcpy(t.from_peer.bytes, already_read, len);
 	t.from_peer.end = len;
-	fcntl(in, F_SETFL, O_NONBLOCK);
-	fcntl(out, F_SETFL, O_NONBLOCK);
+	if (fcntl(in, F_SETFL, O_NONBLOCK) || fcntl(out, F_SETFL, O_NONBLOCK)) {
+		/* A read that waits would keep what comes from the other side. */
+		fail_as(OUT_SOCKET, "pass on what the other process sends: %m");
+		keep_failure(&t);
+		t.ended = true;
+		drop_flow(&t, &t.from_peer);
+	}
 	for (;;) {
 		step_tunnel(&t);
 		if (t.ended && !deadline_ms)

@@ -137,5 +137,8 @@ int confine_check(const char *dir, const struct run_as *as)
 	child_stop(&c);
 	if (status == 0)
 		return 0;
-	return fail_as(OUT_START, "%s", text[0] ? text : "confinement failed");
+	if (!text[0])
+		return fail_as(OUT_START, "confine to module %s: the process that tries it %s", dir,
+			       child_end_text(status, text, sizeof text));
+	return fail_as(OUT_START, "%s", text);
 }

@@ -29,6 +29,7 @@ enum {
 	CHECK_MS = 250,
 	RETRY_MS = 20, /* after poll(2) failed */
 	MESSAGES_MOST = 16, /* of one client in a turn */
+	WARN_MS = 10000, /* between two warnings of the same kind */
 	STOP_MS = 10000, /* more than the processes of sessions take to end */
 	/* a signal that arrives just before poll(2) does not end it */ LANE_BYTE = 'S'
 };
@@ -50,6 +51,7 @@ struct service {
 	struct client clients[SESSIONS_MAX];
 	unsigned count;
 	bool reload_failed; /* the last one */
+	uint64_t warned_ms; /* when it last warned that it can't serve a client (clock_ms) */
 	uint64_t drain_due; /* when the last sessions are ended (clock_ms); 0: it does not drain */
 };
 
@@ -180,6 +182,15 @@ static _Noreturn void run_child(struct service *v, int fd, const int door[2])
 	session_child_run(&c);
 }
 
+/* Clients try again and again. */
+static void warn_unserved(struct service *v)
+{
+	if (v->warned_ms && clock_ms() - v->warned_ms < WARN_MS)
+		return;
+	log_warn("serve a client: %m");
+	v->warned_ms = clock_ms();
+}
+
 /* Forks for a client whose ClientHello is there. Its connection is closed here. */
 static void start_client(struct service *v, unsigned i)
 {
@@ -192,7 +203,7 @@ static void start_client(struct service *v, unsigned i)
 		return;
 	}
 	if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, door) || (pid = fork()) < 0) {
-		log_warn("serve a client: %m");
+		warn_unserved(v);
 		close_fd(door[0]);
 		close_fd(door[1]);
 		stranger_close(&v->strangers, i);

@@ -93,12 +93,13 @@ static bool is_dir_at(int at, const char *name)
 /* If a backup of an earlier run has the name and is no directory, removes it.  -1 with errno. */
 static int enter_backup_dir(struct place *p, int at, const char *name, int model_fd)
 {
-	bool made;
+	bool made = false;
 	int fd = -1;
 
 	for (int i = 0; fd < 0 && i < TRIES; i++) {
-		made = mkdirat(at, name, 0700) == 0;
-		if (!made && errno != EEXIST)
+		if (mkdirat(at, name, 0700) == 0)
+			made = true;
+		else if (errno != EEXIST)
 			return -1;
 		fd = RETRIED(openat(at, name, OPEN_DIR));
 		if (fd >= 0 && made && copy_dir_access(p, fd, model_fd)) {

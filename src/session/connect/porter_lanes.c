@@ -285,6 +285,17 @@ static void *porter_run(void *arg)
 	}
 }
 
+/* The door passes each message whole. */
+static int announce_session(int door, uint64_t session)
+{
+	ssize_t n;
+
+	do
+		n = send(door, &session, sizeof session, MSG_NOSIGNAL);
+	while (n < 0 && errno == EINTR);
+	return n < 0 ? -1 : 0;
+}
+
 int porter_open_lanes(struct porter *p, const struct porter_terms *terms)
 {
 	p->terms = *terms;
@@ -294,8 +305,7 @@ int porter_open_lanes(struct porter *p, const struct porter_terms *terms)
 			return fail_as(OUT_MEMORY, "accept lanes: %m");
 	}
 	strangers_close(&p->strangers);
-	if (p->door >= 0 && send(p->door, &terms->key.session, sizeof terms->key.session,
-				 MSG_NOSIGNAL) != sizeof terms->key.session)
+	if (p->door >= 0 && announce_session(p->door, terms->key.session))
 		return fail_as(OUT_SOCKET, "accept lanes: rdcpd: %m");
 	return worker_start(&p->worker, "porter", porter_run, p);
 }
