@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include "base/clock.h"
 #include "cmd/end/guest.h"
+#include "cmd/end/refusals.h"
 #include "copy/attr/modes.h"
 #include "expect.h"
 #include "session/channel/framer.h"
@@ -79,6 +80,9 @@ static void expect_guest(void)
 	const struct rules *r = &orders.rules;
 	const char *path = orders.want_count ? orders.wants[0] : orders.m.target;
 
+	for (unsigned i = 0; i < 64; i++)
+		expect(!refusals_find(UINT64_C(1) << i, &orders) ||
+		       refusals_find(UINT64_MAX, &orders));
 	guest_record_work(&g, &orders, &verdict);
 	expect(record.role <= ROLE_SINK && strlen(record.path) < GUEST_PATH_MAX);
 	if (guest_check_list(&g, path) == 0)
