@@ -79,6 +79,18 @@ def test_stdin_and_stdout_at_the_client(daemon, tmp_path):
     assert r.code == 0 and r.out == (tmp_path / "in").read_bytes(), r.errors()
 
 
+@pytest.mark.parametrize("option", ["-X", "-A"])
+def test_attributes_of_a_file_that_is_there(daemon, tmp_path, option):
+    """There is no /proc in a module."""
+    source = tree(tmp_path / "from")
+    for _ in range(2):
+        r = daemon.copy("-a", option, source, daemon.url("rw"))
+        assert r.code == 0, r.errors()
+    os.chmod(source / "small", 0o600)
+    r = daemon.copy("-a", option, source, daemon.url("rw"))
+    assert r.code == 0 and (tmp_path / "rw" / "d" / "small").stat().st_mode & 0o777 == 0o600, r.errors()
+
+
 @pytest.mark.parametrize("options", [[], ["--inplace"]])
 def test_a_file_onto_itself_is_refused(daemon, tmp_path, options):
     """The client cannot see that the file is the same; the end in the module can."""

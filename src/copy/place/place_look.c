@@ -15,6 +15,18 @@ static int open_path_only(const struct place_entry *s)
 	return RETRIED(openat(s->dirfd, s->name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
 }
 
+/* For its metadata. A module of rdcpd has no /proc, through which attributes are reached with
+ * O_PATH; a regular file may be opened for reading. */
+static int open_for_metadata(const struct place_entry *s, mode_t type)
+{
+	int fd = -1;
+
+	if (S_ISREG(type) && s->place->proc < 0 && metadata_has_xattrs(s->place))
+		fd = RETRIED(openat(s->dirfd, s->name,
+				    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC));
+	return fd >= 0 ? fd : open_path_only(s);
+}
+
 static void compare_existing(const struct place_entry *s, const struct record_file *r,
 			     const struct stat *st, const struct xattrs *x, struct change *c)
 {
@@ -25,7 +37,7 @@ static void compare_existing(const struct place_entry *s, const struct record_fi
 	metadata_compare(s->place, &m, st, c);
 	if (!metadata_has_xattrs(s->place))
 		return;
-	fd = open_path_only(s);
+	fd = open_for_metadata(s, S_IFREG);
 	if (fd >= 0)
 		metadata_compare_xattrs(s->place, fd, x, c);
 	close_fd(fd);
@@ -106,7 +118,7 @@ int place_mend(const struct place_entry *s, const struct record_attr *a, struct 
 	metadata_compare(s->place, &m, st, c);
 	if (!change_any(c) && !by_xattrs && !metadata_atime_differs(&m, st))
 		return 0;
-	fd = open_path_only(s);
+	fd = open_for_metadata(s, type);
 	if (fd < 0 || fstat(fd, st))
 		ret = fail("open %s: %m", entry_shown(s, shown));
 	else if ((st->st_mode & S_IFMT) != type)
