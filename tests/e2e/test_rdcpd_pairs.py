@@ -3,7 +3,6 @@
 
 import json
 import os
-import pathlib
 import re
 import shutil
 import signal
@@ -14,6 +13,7 @@ import pytest
 
 from daemons import HERE, Daemon
 from hosts import RSH, SLOW, leftovers, pattern, program, wait_until
+from processes import children
 
 pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
 
@@ -411,3 +411,142 @@ def test_a_daemon_is_killed(bench, pair, tmp_path, killed):
     assert json.loads(r.out.splitlines()[-1])["had"] > 0
     assert (tmp_path / "b" / "rw" / "in").read_bytes() == pattern(40 << 20)
     assert leftovers(tmp_path / "b" / "rw") == []
+
+
+# ---- lanes that break -----------------------------------------------------------------------------------------
+
+BREAKS = "break:lane=0,block=3,times=1;break:lane=1,block=3,times=1;break:lane=0,block=9,times=1;break:lane=1,block=5,times=3"
+
+
+@pytest.mark.parametrize("faults", [BREAKS, "damage:lane=0,block=3;damage:lane=1,block=4", "take:lane=0,times=2;take:lane=1,times=1"],
+                         ids=["break", "damage", "take"])
+def test_lanes_are_mended(bench, tmp_path, faults):
+    """The client makes new wires; the ends send again what was not stored."""
+    pair = Pair(bench, tmp_path, env={"SLUICE_FAULT": faults})
+    (tmp_path / "a" / "ro" / "in").write_bytes(pattern(12 << 20))
+    (tmp_path / "far" / "in").write_bytes(pattern(12 << 20, seed=3))
+    for i, source in enumerate((pair.a.url("ro/in"), "far:%s/far/in" % tmp_path)):
+        if i and "take" not in faults:
+            break
+        r = pair.copy("-v", "--lanes=2", "--block-size=256k", source, pair.b.url("rw/out"))
+        assert r.code == 0, r.errors()
+        assert (tmp_path / "b" / "rw" / "out").read_bytes() == pattern(12 << 20, seed=1 + 2 * i)
+    wait_until(pair.are_idle)
+
+
+def test_a_lane_that_never_works_ends_the_copy(bench, tmp_path):
+    pair = Pair(bench, tmp_path, env={"SLUICE_FAULT": "take:lane=0,times=0"})
+    (tmp_path / "a" / "ro" / "in").write_bytes(pattern(12 << 20))
+    began = time.monotonic()
+    r = pair.copy("--timeout=3", "--connect-timeout=3", pair.a.url("ro/in"), pair.b.url("rw/"))
+    assert r.code in (30, 35, 44), r.errors()
+    assert time.monotonic() - began < 25 * SLOW
+    assert "lane 0" in r.errors(), r.errors()
+    wait_until(pair.are_idle)
+
+
+def lanes_of(run):
+    """The processes beside the conductor that carry lanes: not the two that talk to the daemons."""
+    def started(pid):
+        with open("/proc/%d/stat" % pid) as f:
+            return int(f.read().rsplit(")", 1)[1].split()[19]), pid
+    return sorted(children(run.proc.pid), key=started)[2:]
+
+
+def test_a_killed_lane_is_reported(pair, tmp_path):
+    (tmp_path / "a" / "ro" / "in").write_bytes(pattern(40 << 20))
+    r = pair.start("--bwlimit=8M", "--progress=1", "--lanes=2", pair.a.url("ro/in"), pair.b.url("rw/"))
+    r.expect("%")
+    assert len(lanes_of(r)) == 2
+    os.kill(lanes_of(r)[0], signal.SIGKILL)
+    assert r.wait() == 44, r.errors()
+    assert "the process that carries it was killed by signal 9" in r.errors(), r.errors()
+    wait_until(pair.are_idle)
+
+
+def test_a_client_that_is_stopped_for_a_while(pair, tmp_path):
+    """Shorter than --timeout."""
+    (tmp_path / "a" / "ro" / "in").write_bytes(pattern(20 << 20))
+    r = pair.start("--bwlimit=8M", "--progress=1", pair.a.url("ro/in"), pair.b.url("rw/"))
+    r.expect("%")
+    r.group(signal.SIGSTOP)
+    time.sleep(2)
+    r.group(signal.SIGCONT)
+    assert r.wait() == 0, r.errors()
+    assert (tmp_path / "b" / "rw" / "in").read_bytes() == pattern(20 << 20)
+
+
+# ---- an ssh host that cannot reach the daemon ---------------------------------------------------------------------
+
+class Islands:
+    """The client near, a daemon on another host that only near can reach, and far, which ssh alone reaches."""
+
+    def __init__(self, networks, bench, tmp_path):
+        self.bench, self.tmp = bench, tmp_path
+        self.hosts = networks(3)
+        self.hosts.join("10.77.40")
+        for name in ("m", "far"):
+            (tmp_path / name).mkdir()
+        self.key = tmp_path / "key"
+        assert bench.run([program("rdcpd"), "--make-key", self.key]).code == 0
+        self.daemon = bench.start([*self.hosts.on(1), program("rdcpd"), "--key-file", self.key, "--port=0", "--address=10.77.40.2", "-vv",
+                                   "--module=m=%s:rw" % (tmp_path / "m")])
+        self.url = "rdma://10.77.40.2:%s/m/" % self.daemon.expect("listening on").rsplit(":", 1)[1].strip()
+
+    def copy(self, *args, wait=True, env=None):
+        lines = "near %s\nfar %s" % tuple(" ".join(self.hosts.on(i)) for i in (0, 2))
+        argv = [*self.hosts.on(0), program("rdcp"), "--rsh", RSH, "--rdcp-path", program("rdcp"), "--key-file", self.key, *args]
+        return (self.bench.run if wait else self.bench.start)(argv, cwd=self.tmp, env=dict(
+            env or {}, SLUICE_TEST_HOSTS=lines, SLUICE_TEST_HOME=str(self.tmp)))
+
+
+@pytest.fixture
+def islands(networks, bench, tmp_path):
+    return Islands(networks, bench, tmp_path)
+
+
+may_skip = pytest.mark.may_skip("user", "a network namespace may be had by root only")
+
+
+@may_skip
+@pytest.mark.parametrize("way", ["from", "to"])
+@pytest.mark.parametrize("encrypt", ["auto", "off"])
+def test_lanes_go_through_the_client(islands, tmp_path, way, encrypt):
+    here, there = (tmp_path / "far", tmp_path / "m")[::1 if way == "from" else -1]
+    (here / "in").write_bytes(pattern(8 << 20))
+    words = ["far:far/in", islands.url] if way == "from" else [islands.url + "in", "far:far/"]
+    r = islands.copy("-v", "--encrypt=" + encrypt, *words)
+    assert r.code == 0, r.errors()
+    assert (there / "in").read_bytes() == pattern(8 << 20)
+    assert r.errors().count("data goes over ssh and through this host") == 1, r.errors()
+    assert ("not encrypted" in r.errors()) == ("in the clear" in r.errors()) == (encrypt == "off"), r.errors()
+
+
+@may_skip
+def test_lanes_through_the_client_are_mended(islands, tmp_path):
+    (tmp_path / "far" / "in").write_bytes(pattern(12 << 20))
+    r = islands.copy("--lanes=2", "--block-size=256k", "far:far/in", islands.url, env={"SLUICE_FAULT": BREAKS})
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "m" / "in").read_bytes() == pattern(12 << 20)
+
+
+@may_skip
+def test_demanded_tcp_does_not_go_through_the_client(islands, tmp_path):
+    (tmp_path / "far" / "in").write_bytes(b"x")
+    r = islands.copy("--transport=tcp", "--connect-timeout=4", "far:far/in", islands.url)
+    assert r.code == 43 and "through this host" in r.errors(), r.errors()
+    assert os.listdir(tmp_path / "m") == []
+
+
+@may_skip
+@pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGKILL])
+def test_lanes_through_the_client_end_with_it(islands, tmp_path, signo):
+    (tmp_path / "far" / "in").write_bytes(pattern(20 << 20))
+    r = islands.copy("--bwlimit=4M", "--progress=1", "far:far/in", islands.url, wait=False)
+    r.expect("%")
+    r.signal(signo)
+    assert r.wait(10) == (20 if signo == signal.SIGINT else -signo), r.errors()
+    wait_until(lambda: subprocess.run(["pgrep", "-s", str(r.proc.pid)], capture_output=True).stdout == b"")
+    wait_until(lambda: len(children(islands.daemon.proc.pid)) == 0)
+    r = islands.copy("far:far/in", islands.url)
+    assert r.code == 0, r.errors()

@@ -49,7 +49,7 @@ ELSEWHERE = {
 
 class Case:
     """options: by name, True or a value; "rules" holds --include and --exclude in order. sources, target: (host,
-    path). daemon: the one host is not reached by ssh, but a module of the rdcpd at url. names: the odd names that names.apply() gives to plain ones; escapes: whether a remote source is
+    path). daemons: these hosts are not reached by ssh, but are modules of the rdcpd at url. names: the odd names that names.apply() gives to plain ones; escapes: whether a remote source is
     escaped where it need not be."""
 
     def __init__(self, seed):
@@ -57,7 +57,7 @@ class Case:
         self.world, self.umask, self.uid = {}, 0o022, 0
         self.unreachable, self.listed, self.fault = set(), [], None
         self.names, self.escapes = {}, False
-        self.daemon, self.url = False, "rdma://HOST/m/"
+        self.daemons, self.url = set(), "rdma://HOST/"
 
     def words(self, sources=None):
         """The command line. sources: those of the case, expanded as by a shell."""
@@ -71,13 +71,13 @@ class Case:
             words.sort(key=lambda w: w == "--files-from=list")
         words.sort(key=lambda w: w.startswith("--no-"))    # they undo earlier options
         for host, path in sources or self.sources:
-            words.append(self.remote(host, path if self.daemon else self.escaped(path)) if host else path)
+            words.append(self.remote(host, path if host in self.daemons else self.escaped(path)) if host else path)
         host, path = self.target
         words.append(self.remote(host, path) if host else path)
         return words
 
     def remote(self, host, path):
-        return self.url + path if self.daemon else host + ":" + path
+        return "%s%s/%s" % (self.url, host, path) if host in self.daemons else host + ":" + path
 
     # "The far end expands … in a SRC, glob patterns. If a file has the pattern itself as its name, that file is
     # copied": a name that the run may remove is escaped. Patterns match nothing in a directory that can't be
@@ -398,18 +398,27 @@ def add_odd_names(rng, case):
 
 
 # "Refused are", in rdcpd(8). A link out of a module leads nowhere, and patterns have no meaning in one.
-def is_permitted(case):
-    hosts = {h for h, _ in case.sources}
-    push, pull = hosts == {""} and case.target[0] == "h1", hosts == {"h1"} and not case.target[0]
+def is_permitted(case, daemons):
+    push, pull = case.target[0] in daemons, any(h in daemons for h, _ in case.sources)
     refused = ["delete", "delete-excluded", "copy-links"] + ["owner", "group", "devices", "chown"] * push + ["remove-source-files"] * pull
     return (push or pull) and not any(map(case.has, refused)) and not case.uid and not case.unreachable and \
         (case.fault or {}).get("kind") != "stream" and not (case.options.get("backup-dir") or "").startswith("..") and \
-        not (pull and any(p.endswith("/*") for _, p in case.sources))
+        not any(h in daemons and p.endswith("/*") for h, p in case.sources)
 
 
 def add_daemon(rng, case):
-    """Lets the host be a module of a rdcpd, in some of the cases where it could be one."""
-    case.daemon = rng.random() < .4 and is_permitted(case)
+    """Lets the one remote host be a module of a rdcpd, in some of the cases where it could be one."""
+    hosts = {h for h, _ in case.sources} | {case.target[0]}
+    if rng.random() < .4 and hosts == {"", "h1"} and is_permitted(case, {"h1"}):
+        case.daemons = {"h1"}
+
+
+def add_pair(rng, case):
+    """The same of one or more of several remote hosts."""
+    hosts = sorted(({h for h, _ in case.sources} | {case.target[0]}) - {""})
+    some = {h for h in hosts if rng.random() < .7}
+    if rng.random() < .7 and len(hosts) > 1 and is_permitted(case, some):
+        case.daemons = some
 
 
 def add_kills(rng, case):
@@ -471,4 +480,5 @@ def generate(seed):
     add_odd_names(random.Random("%d names" % seed), case)
     add_kills(random.Random("%d kills" % seed), case)
     add_daemon(random.Random("%d daemon" % seed), case)
+    add_pair(random.Random("%d pair" % seed), case)
     return case

@@ -96,7 +96,7 @@ class Model:
         archive = bool(o.get("archive"))
         self.recursive = bool((o.get("recursive") or (archive and not o.get("files-from"))) and not o.get("no-recursive"))
         # "With -a, rdcp leaves these out" of what it writes into a module, in rdcpd(8).
-        refused = ("owner", "group", "devices") if self.case.daemon and self.case.target[0] else ()
+        refused = ("owner", "group", "devices") if self.case.target[0] in self.case.daemons else ()
         for kept in ("perms", "times", "owner", "group", "devices"):
             on = kept not in refused and (o.get(kept) or archive or (kept in ("perms", "times") and o.get("preserve")))
             setattr(self, kept, bool(on and not o.get("no-" + kept)))

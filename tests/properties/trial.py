@@ -79,7 +79,9 @@ class Trial:
 
     def argv(self):
         program = str(programs() / "rdcp")
-        argv = [program, "--rsh=" + str(RSH), "--rdcp-path=" + program] if not self.case.daemon else [program, "--key-file=" + self.key()]
+        argv = [program, "--rsh=" + str(RSH), "--rdcp-path=" + program]
+        if self.case.daemons:
+            argv.append("--key-file=" + self.key())
         if not any(w.startswith("--transport") for w in self.case.words()):
             argv.append("--transport=tcp")
         if self.fault.get("kind") == "change":
@@ -97,18 +99,18 @@ class Trial:
         return path
 
     def start_daemon(self, fault):
-        """A rdcpd whose module is the root; its port goes into the case."""
+        """A rdcpd with a module for each host that is one, which is the root; its port goes into the case."""
         log = self.aside + "/daemon"
         with open(log, "wb") as stderr:
             self.daemon = subprocess.Popen([programs() / "rdcpd", "--key-file=" + self.key(), "--address=127.0.0.1", "--port=0",
-                                            "--module=m=%s:rw" % self.root], env=self.environment(fault), stdin=subprocess.DEVNULL,
+                                            *("--module=%s=%s:rw" % (h, self.root) for h in sorted(self.case.daemons))], env=self.environment(fault), stdin=subprocess.DEVNULL,
                                            stdout=subprocess.DEVNULL, stderr=stderr, start_new_session=True, umask=self.case.umask)
         until = time.monotonic() + LIMIT
         while time.monotonic() < until:
             with open(log, "rb") as f:
                 found = re.search(rb"listening on \S+:(\d+)\n", f.read())
             if found:
-                self.case.url = "rdma://127.0.0.1:%s/m/" % found[1].decode()
+                self.case.url = "rdma://127.0.0.1:%s/" % found[1].decode()
                 return
             time.sleep(.002)
         raise RuntimeError("rdcpd does not listen")
@@ -157,7 +159,7 @@ class Trial:
         return env
 
     def start(self, fault=""):
-        if self.case.daemon:
+        if self.case.daemons:
             self.start_daemon(fault)
         stderr = open(self.aside + "/stderr", "ab")
         with stderr:
@@ -183,7 +185,7 @@ class Trial:
         else:
             self.found.append(("hang", "an end does not end within %d s" % LIMIT))
             os.killpg(proc.pid, signal.SIGKILL)
-        if self.case.daemon:
+        if self.case.daemons:
             self.end_daemon()
         self.codes.append(code)
         with open(self.aside + "/stderr", "rb") as f:
