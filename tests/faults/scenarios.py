@@ -328,7 +328,7 @@ class Served(Copy):
     def commands(self, bin_):
         words = [w.replace("rdma:", "rdma://127.0.0.1:PORT/") for w in self.words]
         return [[str(bin_ / "rdcpd"), "--key-file=key", "--address=127.0.0.1", "--port=0", "-v", "--module=s=s", "--module=t=t:rw"],
-                [str(bin_ / "rdcp"), *TIMES, "--key-file=key", *words]]
+                [str(bin_ / "rdcp"), *TIMES, "--rsh", RSH, "--rdcp-path", str(bin_ / "rdcp"), "--key-file=key", *words]]
 
 
 for _way, _from, _to in (("push", "", "far:"), ("pull", "far:", ""), ("local", "", "")):
@@ -336,6 +336,8 @@ for _way, _from, _to in (("push", "", "far:"), ("pull", "far:", ""), ("local", "
     Copy("tree-" + _way, ["-aHAX", _from + "s/", _to + "t"], tree)
 Served("daemon-push", ["-a", "s/", "rdma:t/"], few_over)
 Served("daemon-pull", ["-a", "rdma:s/", "t"], few_over)
+Served("daemon-to-daemon", ["-a", "--lanes=2", "rdma:s/", "rdma:t/"], few_over)
+Served("daemon-to-ssh", ["-a", "rdma:s/", "far:t"], few_over)
 Copy("compress-push", ["--compress=zstd", "--lanes=1", "--block-size=64k", "s/f", "far:t/f"], text_file)
 Copy("compress-pull", ["-z", "--encrypt=on", "far:s/f", "t/f"], text_file)
 Copy("sparse-push", ["s/f", "far:t/f"], sparse_file)
