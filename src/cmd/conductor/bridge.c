@@ -141,8 +141,12 @@ static int read_lane(struct bridge *b, unsigned lane)
 	ssize_t n = read(l->child.out, text, sizeof text - 1);
 	bool first = false;
 
-	if (n < 0 && errno == EINTR)
+	if (n < 0 && (errno == EINTR || errno == EAGAIN))
 		return 0;
+	if (n < 0) {
+		l->ended = true;
+		return fail_as(OUT_SOCKET, "%s: %m", l->child.what);
+	}
 	text[n > 0 ? n : 0] = '\0';
 	if (*at == BRIDGE_USED) {
 		first = lane == 0 && !l->used;

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/log.h"
 #include "base/secret.h"
 #include "cmd/conductor/daemon_call.h"
 #include "cmd/conductor/pump.h"
@@ -51,11 +52,15 @@ static enum link_result wait_ready(struct link *l, int fd, short events, uint64_
 	return LINK_FAILED;
 }
 
+/* Keeps the failure that it follows. */
 static enum link_result pause_link(struct link *l, unsigned times)
 {
 	uint64_t until = clock_ms() + clock_doubled(PAUSE_FIRST_MS, times, PAUSE_MOST_MS);
+	struct failure why = *failed();
+	bool gone = wait_ready(l, -1, 0, until) == CONDUCTOR_GONE;
 
-	return wait_ready(l, -1, 0, until) == CONDUCTOR_GONE ? CONDUCTOR_GONE : LINK_DONE;
+	fail_again(&why);
+	return gone ? CONDUCTOR_GONE : LINK_DONE;
 }
 
 /* Connects to the port of one daemon: again and again, so that the other one, which may have its
@@ -72,6 +77,13 @@ static enum link_result dial_end(struct link *l, int end)
 			return CONDUCTOR_GONE;
 	}
 	return LINK_FAILED;
+}
+
+/* Whether the next attempt may have another result. */
+static bool is_broken_connection(int err)
+{
+	return err == ECONNRESET || err == EPIPE || err == ETIMEDOUT || err == EHOSTUNREACH ||
+	       err == ENETUNREACH;
 }
 
 /* Reads the answer of an end. A lane's thread may be busy for any length of time before it answers,
@@ -92,7 +104,8 @@ static enum link_result read_answer(struct link *l, int end, uint8_t to[static L
 			continue;
 		if (n <= 0) {
 			if (n < 0)
-				fail_as(OUT_CONNECT, "%s: %m", l->lane->way->names[end]);
+				fail_as(is_broken_connection(errno) ? OUT_CONNECT : OUT_SOCKET,
+					"receive from %s: %m", l->lane->way->names[end]);
 			else
 				fail_as(OUT_CONNECT, "%s closed the connection without an answer",
 					l->lane->way->names[end]);
@@ -159,8 +172,8 @@ static enum link_result make_link(struct link *l)
 
 	l->give_up_ms = clock_ms() + (uint64_t)(l->used ? n->timeout_ms : n->connect_timeout_ms);
 	for (unsigned times = 0; (rc = attempt_link(l)) == LINK_FAILED; times++) {
-		if (failed()->code == OUT_PROTOCOL || clock_left(l->give_up_ms) == 0 ||
-		    l->epoch == UINT32_MAX)
+		if (failed()->code == OUT_PROTOCOL || failed()->code == OUT_SOCKET ||
+		    clock_left(l->give_up_ms) == 0 || l->epoch == UINT32_MAX)
 			return rc;
 		rc = pause_link(l, times);
 		if (rc != LINK_DONE)
@@ -175,7 +188,12 @@ static int write_report(struct link *l, char what, const char *text)
 	size_t len = strlen(text);
 
 	memcpy(report + 1, text, len);
-	return write(l->out, report, 1 + len) == (ssize_t)(1 + len) ? 0 : -1;
+	if (write_full(l->out, report, 1 + len) == 0)
+		return 0;
+	/* EPIPE: nobody is left to read it. */
+	if (errno != EPIPE)
+		log_warn("a lane between two rdcpd: report to the conductor: %m");
+	return -1;
 }
 
 static void relay_bytes(struct link *l)
