@@ -73,6 +73,9 @@ static void expect_guest(void)
 		.may_write = orders.m.lanes % 3 != 2,
 		.may_delete = orders.m.depth & 1,
 		.fsync = orders.m.depth & 2,
+		.anonymous = orders.m.depth & 1,
+		.idle_s = 5,
+		.memory = 1 << 20,
 		.refused = orders.m.depth & 8 ? UINT64_MAX : 0,
 		.incoming_chmod = orders.m.depth & 16 ? "go-w" : "",
 		.record = orders.m.depth & 4 ? &record : NULL,
@@ -96,6 +99,7 @@ static void expect_guest(void)
 	expect(orders.m.role == ROLE_SINK ? g.may_write : g.may_read);
 	expect(orders.m.want == TRANSPORT_TCP && orders_have(&orders, START_LISTENS));
 	expect(!r->xattrs_all);
+	expect(orders.m.memory <= g.memory && orders.m.timeout_ms <= g.idle_s * 1000);
 	expect(orders.m.role == ROLE_SOURCE || g.may_delete || (!r->delete &&!r->delete_excluded));
 	expect(orders.m.role == ROLE_SOURCE || !g.fsync || r->fsync);
 	expect(orders.m.role == ROLE_SOURCE || (!r->devices && !r->owner && !r->chown[0]));
