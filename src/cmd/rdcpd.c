@@ -35,13 +35,14 @@ int main(int argc, char **argv)
 	}
 	if (openssl_start() || serve_listen(&s))
 		process_exit_failed(RDCPD);
+	/* First: whoever waits for the next line finds the key. */
+	if (alone && alone_print(&s, &key))
+		process_exit_failed(RDCPD);
 	if (!o.output.quiet)
 		fprintf(stderr, "%s: listening on %s:%u\n", program_name(RDCPD),
 			s.settings->address[0] ? s.settings->address : "*", s.port);
-	if (alone) {
-		alone_print(&s, &key);
+	if (alone)
 		s.options = NULL;
-	}
 	explicit_bzero(&key, sizeof key);
 	rc = serve_run(&s);
 	settings_free(s.settings);

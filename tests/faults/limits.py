@@ -36,6 +36,7 @@ STACK_LEAST = 128 << 10
 ALIKE = {"ENOMEM": ("ENOMEM", "EAGAIN")}
 # Failures that messages do not report by their reason.
 UNNAMED = re.compile("|".join((
+    "out of memory, or OpenSSL lacks",  # OpenSSL reports only that it failed
     "command sh exited with 153",       # the command itself fails under the limit
     "Bad file descriptor",      # without /proc the permissions of a closed directory cannot be read
 )))

@@ -3,9 +3,11 @@
 own, with the source s and the target t."""
 
 import functools
+import grp
 import os
 import pwd
 import random
+import re
 import shlex
 import signal
 import socket
@@ -315,20 +317,28 @@ def leave_partial(bin_):
 
 
 class Served(Copy):
-    """rdcp WORDS SRC... DST with a rdcpd. rdma: in an operand is its port; the modules are s, to read, and t."""
+    """rdcp WORDS SRC... DST with a rdcpd. rdma: in an operand is its port; the modules are s, to read, and t.
+
+    daemon: more words for it. client: what starts rdcp. key_file: of rdcp."""
 
     serves = True
+    daemon, client, key_file = (), (), "key"
 
     def __init__(self, name, words, make, **facts):
-        def remake(top):
-            make(top)
-            put(top + "/key", KEY.encode() + b"\n", mode=0o600)
-        super().__init__(name, words, remake, **facts)
+        super().__init__(name, words, functools.partial(self.prepare, make), **facts)
+
+    def prepare(self, make, top):
+        make(top)
+        os.makedirs(top + "/t", exist_ok=True)
+        put(top + "/key", KEY.encode() + b"\n", mode=0o600)
+
+    def rdcpd(self, bin_):
+        return [str(bin_ / "rdcpd"), "--key-file=key", "--address=127.0.0.1", "--port=0", "-v", *self.daemon, "--module=s=s",
+                "--module=t=t:rw"]
 
     def commands(self, bin_):
-        words = [w.replace("rdma:", "rdma://127.0.0.1:PORT/") for w in self.words]
-        return [[str(bin_ / "rdcpd"), "--key-file=key", "--address=127.0.0.1", "--port=0", "-v", "--module=s=s", "--module=t=t:rw"],
-                [str(bin_ / "rdcp"), *TIMES, "--rsh", RSH, "--rdcp-path", str(bin_ / "rdcp"), "--key-file=key", *words]]
+        words = [re.sub(r"rdma:(\w+@)?", r"rdma://\g<1>127.0.0.1:PORT/", w) for w in self.words]
+        return [self.rdcpd(bin_), [*self.client, str(bin_ / "rdcp"), *TIMES, "--rsh", RSH, "--rdcp-path", str(bin_ / "rdcp"), "--key-file=" + self.key_file, *words]]
 
 
 for _way, _from, _to in (("push", "", "far:"), ("pull", "far:", ""), ("local", "", "")):
@@ -613,6 +623,130 @@ if os.geteuid() == 0:
     Wrapped("nobody-dark", AS_NOBODY, ["s/a", "far:t/dark/f"], owned_by_nobody(search_only))
     Wrapped("nobody-inplace", AS_NOBODY, ["--inplace", "--verify", "s/a", "far:t/dark/f"], owned_by_nobody(search_only),
             loose=("t/dark/f",))
+
+
+class Configured(Served):
+    """The same with a configuration file that has all keys. The module t is for users only; it belongs to nobody."""
+
+    key_file = "alice.key"
+    configuration = """
+        address = 127.0.0.1
+        port = 0
+        key file = TOP/key
+        secrets file = TOP/secrets
+        [s]
+        path = TOP/s
+        comment = what is copied
+        read only = no
+        remove sources = yes
+        hosts deny = 192.0.2.0/24, 2001:db8::/32
+        [t]
+        path = TOP/t
+        list = no
+        read only = no
+        write only = no
+        delete = yes
+        uid = USER
+        gid = GROUP
+        users = alice bob
+        hosts allow = 127.0.0.0/8 ::1
+        hosts deny = *
+        encryption required = yes
+        fsync = yes
+        """
+
+    def prepare(self, make, top):
+        super().prepare(make, top)
+        key = b"sluice-key-1:" + b"3c" * 32 + b"\n"
+        put(top + "/secrets", b"alice:" + key, mode=0o600)
+        put(top + "/alice.key", key, mode=0o600)
+        self.configure(top)
+
+    def configure(self, top):
+        self.write_configuration(top, "conf", self.configuration)
+
+    @staticmethod
+    def write_configuration(top, name, text):
+        uid, gid = (NOBODY, NOBODY) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
+        for word, value in ("TOP", top), ("USER", pwd.getpwuid(uid).pw_name), ("GROUP", grp.getgrgid(gid).gr_name):
+            text = text.replace(word, value)
+        put("%s/%s" % (top, name), text.encode())
+
+    def rdcpd(self, bin_):
+        return [str(bin_ / "rdcpd"), "--config=conf", "-v", *self.daemon]
+
+
+class Reloaded(Configured):
+    """rdcpd gets SIGHUP when its configuration file has the module t, too. Then rdcp starts."""
+
+    client = ("sh", "-c", """mv conf.new conf; kill -HUP "$(cat pid)"
+        until grep -qE "settings (again|stay)" ../stderr-0; do kill -0 "$(cat pid)" || exit 44; sleep .01; done; exec "$@" """, "sh")
+
+    def configure(self, top):
+        self.write_configuration(top, "conf.new", self.configuration)
+        self.write_configuration(top, "conf", self.configuration[:self.configuration.index("[t]")])
+
+    def rdcpd(self, bin_):
+        return ["sh", "-c", 'echo $$ >pid; exec "$@"', "sh", *super().rdcpd(bin_)]
+
+
+class Alone(Served):
+    """rdcpd makes a key, and prints the commands of a client."""
+
+    client, key_file = ("sh", "-c", 'umask 077; sed -n "/^sluice-key/p" ../stdout-0 >client.key; exec "$@"', "sh"), "client.key"
+
+    def rdcpd(self, bin_):
+        return ["sh", "-c", 'cd t && exec "$@"', "sh", str(bin_ / "rdcpd"), "--port=0", "-v"]
+
+
+class Printing(Served):
+    """A rdcpd that serves nothing."""
+
+    serves = False
+
+    def commands(self, bin_):
+        return [[str(bin_ / "rdcpd"), *self.words]]
+
+
+class Checking(Configured):
+    """rdcpd --check-config"""
+
+    serves = False
+
+    def commands(self, bin_):
+        return [[str(bin_ / "rdcpd"), "--config=conf", "--check-config", *self.words]]
+
+
+class Wrong(Checking):
+    configuration = "port = high\n[s]\nusers = ,\n[s]\npath = s\n"
+
+
+def every_kind(top):
+    tree(top)
+    os.mknod(top + "/s/socket", 0o140600)
+    for name in "socket", ".":
+        os.utime(top + "/s/" + name, (NEW, NEW))
+
+
+# A listing is moved into t when it is complete.
+LISTING = {"client": ("sh", "-c", '"$@" >listing && mv listing t/', "sh"), "loose": ("listing",)}
+as_nobody = owned_by_nobody if os.geteuid() == 0 else lambda make: make
+
+Served("daemon-json", ["-v", "rdma:s/a", "t/a"], few_over, daemon=["--log-json"])
+Served("daemon-refused", ["rdma:missing/a", "t/a"], few_over, daemon=["--log-json"], codes=(0, 3))
+Served("daemon-list", ["rdma:s/"], every_kind, **LISTING)
+Served("daemon-list-json", ["--json", "rdma:s/"], every_kind, **LISTING)
+Served("daemon-list-file", ["rdma:s/named"], tree, **LISTING)
+Configured("config-push", ["-a", "--delete", "s/", "rdma:alice@t/"], as_nobody(tree_over), deletes=True)
+Configured("config-pull", ["-a", "--remove-source-files", "rdma:alice@s/", "t"], few_over, removes=True)
+Configured("config-modules", ["rdma:alice@"], few, **LISTING)
+Configured("config-modules-json", ["--json", "rdma:alice@"], few, **LISTING)
+Reloaded("config-reload", ["-a", "s/", "rdma:alice@t/"], as_nobody(few_over), loose=("pid", "conf", "conf.new"))
+Checking("config-check", [], few)
+Wrong("config-wrong", [], few, codes=(1,))
+Alone("daemon-alone", ["-r", "s/", "rdma:upload/"], few_over, loose=("client.key",))
+Printing("daemon-key", ["--make-key=t/new"], few, loose=("t/new",))
+Printing("daemon-user", ["--secrets=t/new", "--make-key=alice"], few, loose=("t/new",))
 
 
 class Stream(Scenario):

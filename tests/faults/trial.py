@@ -297,7 +297,7 @@ class Judge:
             if code is not None and (code < 0 or code not in KNOWN_CODES | {0}):
                 if not self.aborted():
                     self.add("signal" if code < 0 else "code", "exit status %s" % code)
-            elif code in WRONG_CODES:
+            elif code in WRONG_CODES and code not in self.s.codes:
                 self.add("code", "exit status %s" % code)
         crashed = re.search(r"was killed by signal \d+ \([^)]*\)", "\n".join(self.run.texts))
         if crashed and not self.aborted():

@@ -2,7 +2,6 @@
 #include "cmd/end/tunnel.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
@@ -156,7 +155,7 @@ int tunnel_run(struct channel *ch, const void *already_read, size_t len, int in,
 		return fail_as(OUT_PROTOCOL, "pass on what was read: too much");
 	memcpy(t.from_peer.bytes, already_read, len);
 	t.from_peer.end = len;
-	if (fcntl(in, F_SETFL, O_NONBLOCK) || fcntl(out, F_SETFL, O_NONBLOCK)) {
+	if (set_nonblocking(in) || set_nonblocking(out)) {
 		/* A read that waits would keep what comes from the other side. */
 		fail_as(OUT_SOCKET, "pass on what the other process sends: %m");
 		keep_failure(&t);

@@ -12,6 +12,15 @@
 
 enum { ROOM = 65536 }; /* of one entry of a database */
 
+/* err: what a lookup that found nothing returned. Some databases report that as an error. */
+static int fail_lookup(const char *kind, const char *name, int err)
+{
+	if (err == 0 || err == ENOENT || err == ESRCH)
+		return fail_as(OUT_USAGE, "there is no %s %s", kind, name);
+	errno = err;
+	return fail("look up %s %s: %m", kind, name);
+}
+
 /* The last number is no user and no group: it means "unchanged" to the kernel. */
 static bool parse_number(const char *text, uint32_t *to)
 {
@@ -28,6 +37,7 @@ int account_set_user(struct run_as *a, const char *text)
 {
 	struct passwd pw, *found = NULL;
 	char *room;
+	int err;
 
 	a->has_user = true;
 	if (parse_number(text, &a->user))
@@ -35,17 +45,20 @@ int account_set_user(struct run_as *a, const char *text)
 	room = malloc(ROOM);
 	if (!room)
 		return fail_as(OUT_MEMORY, "look up user %s: %m", text);
-	(void)!getpwnam_r(text, &pw, room, ROOM, &found);
+	do
+		err = getpwnam_r(text, &pw, room, ROOM, &found);
+	while (err == EINTR);
 	if (found)
 		a->user = pw.pw_uid;
 	free(room);
-	return found ? 0 : fail_as(OUT_USAGE, "there is no user %s", text);
+	return found ? 0 : fail_lookup("user", text, err);
 }
 
 int account_set_group(struct run_as *a, const char *text)
 {
 	struct group gr, *found = NULL;
 	char *room;
+	int err;
 
 	a->has_group = true;
 	if (parse_number(text, &a->group))
@@ -53,11 +66,13 @@ int account_set_group(struct run_as *a, const char *text)
 	room = malloc(ROOM);
 	if (!room)
 		return fail_as(OUT_MEMORY, "look up group %s: %m", text);
-	(void)!getgrnam_r(text, &gr, room, ROOM, &found);
+	do
+		err = getgrnam_r(text, &gr, room, ROOM, &found);
+	while (err == EINTR);
 	if (found)
 		a->group = gr.gr_gid;
 	free(room);
-	return found ? 0 : fail_as(OUT_USAGE, "there is no group %s", text);
+	return found ? 0 : fail_lookup("group", text, err);
 }
 
 static int fill_groups(struct run_as *a, const struct passwd *pw)
@@ -67,8 +82,11 @@ static int fill_groups(struct run_as *a, const struct passwd *pw)
 	if (!a->has_group)
 		a->group = pw->pw_gid;
 	if (getgrouplist(pw->pw_name, a->group, a->groups, &count) < 0)
-		return fail_as(OUT_USAGE, "user %s is in more than %d groups", pw->pw_name,
-			       ACCOUNT_GROUPS_MAX);
+		return count > ACCOUNT_GROUPS_MAX
+			       ? fail_as(OUT_USAGE, "user %s is in more than %d groups",
+					 pw->pw_name, ACCOUNT_GROUPS_MAX)
+			       : fail_as(OUT_MEMORY, "look up the groups of user %s: %m",
+					 pw->pw_name);
 	a->group_count = (unsigned)count;
 	return 0;
 }
@@ -78,13 +96,17 @@ static int find_groups(struct run_as *a)
 {
 	struct passwd pw, *found = NULL;
 	char *room = malloc(ROOM);
-	int ret = 0;
+	int ret = 0, err;
 
 	if (!room)
 		return fail_as(OUT_MEMORY, "look up user %u: %m", (unsigned)a->user);
-	(void)!getpwuid_r(a->user, &pw, room, ROOM, &found);
+	do
+		err = getpwuid_r(a->user, &pw, room, ROOM, &found);
+	while (err == EINTR);
 	if (found)
 		ret = fill_groups(a, &pw);
+	else if (err && err != ENOENT && err != ESRCH)
+		ret = fail("look up user %u: %s", (unsigned)a->user, strerror(err));
 	else if (!a->has_group)
 		ret = fail_as(OUT_USAGE, "user %u has no group: give a gid, too",
 			      (unsigned)a->user);

@@ -20,12 +20,13 @@ struct run_as {
 	unsigned group_count;
 };
 
-/* Take a name or a number. Return 0, or -1 with a failure (OUT_USAGE). */
+/* Take a name or a number. Return 0, or -1 with a failure (OUT_USAGE if there is no such name). */
 int account_set_user(struct run_as *a, const char *text);
 int account_set_group(struct run_as *a, const char *text);
 /*
  * Fills in the group, if none was set, and the supplementary groups, from the user. Returns 0; or
- * -1 with a failure (OUT_USAGE), also if this process may not become that account.
+ * -1 with a failure (OUT_USAGE if they do not exist), also if this process may not become that
+ * account.
  */
 int account_complete(struct run_as *a);
 /*

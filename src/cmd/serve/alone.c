@@ -2,11 +2,13 @@
 #include "cmd/serve/alone.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/fail.h"
+#include "cmd/process/process.h"
 #include "cmd/serve/config.h"
 #include "cmd/serve/confine.h"
 #include "host/own_address.h"
@@ -79,7 +81,7 @@ static void find_host(int family, char to[static HOST_TEXT_MAX])
 	to[HOST_TEXT_MAX - 1] = '\0';
 }
 
-void alone_print(const struct server *s, const struct alone_key *key)
+int alone_print(const struct server *s, const struct alone_key *key)
 {
 	char host[HOST_TEXT_MAX], at[16] = "";
 	bool v6;
@@ -94,5 +96,6 @@ void alone_print(const struct server *s, const struct alone_key *key)
 	printf("(umask 077; cat >sluice.key) <<END\n%s\nEND\n"
 	       "rdcp --key-file sluice.key -r FILE rdma://%s%s%s%s/upload/\n",
 	       key->text, v6 ? "[" : "", host, v6 ? "]" : "", at);
-	fflush(stdout);
+	errno = process_flush_stdout();
+	return errno ? fail("print the commands for a client: %m") : 0;
 }

@@ -15,7 +15,7 @@ struct alone_key {
 bool alone_is_meant(const struct options *o);
 /* Returns 0, or -1 with a failure. */
 int alone_load(const struct options *o, struct alone_key *key, struct settings **out);
-/* Prints what to paste in a shell on a client, once s listens. */
-void alone_print(const struct server *s, const struct alone_key *key);
+/* Prints what to paste in a shell on a client, once s listens. Returns 0, or -1 with a failure. */
+int alone_print(const struct server *s, const struct alone_key *key);
 
 #endif

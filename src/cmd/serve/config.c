@@ -93,6 +93,7 @@ struct parser {
 	struct module *module; /* the present section; NULL: the daemon's */
 	bool seen[KEY_COUNT]; /* keys of this section */
 	unsigned errors;
+	enum outcome code; /* of the errors: OUT_USAGE, unless something else failed */
 };
 
 const char *config_key(unsigned i, bool *of_module)
@@ -400,6 +401,8 @@ static void log_error(struct parser *p, unsigned number)
 {
 	log_at(LOG_ERROR, "%s:%u: %s", p->path, number, failed()->text);
 	p->errors++;
+	if (failed()->code != OUT_USAGE)
+		p->code = failed()->code;
 }
 
 /* Takes one line, without blanks at its ends. */
@@ -475,7 +478,7 @@ void config_init(struct config *c)
 
 int config_read(const char *path, struct config *c)
 {
-	struct parser p = {.path = path, .c = c};
+	struct parser p = {.path = path, .c = c, .code = OUT_USAGE};
 	int fd = RETRIED(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
 	char *text = malloc(CONFIG_FILE_MAX + 2);
 	int ret = -1;
@@ -486,7 +489,7 @@ int config_read(const char *path, struct config *c)
 		fail_as(OUT_MEMORY, "read %s: %m", path);
 	else if (check_owner(fd, path) == 0 && read_text(fd, path, text) == 0) {
 		parse_lines(&p, text);
-		ret = p.errors ? fail_as(OUT_USAGE, "%s has %u error%s", path, p.errors,
+		ret = p.errors ? fail_as(p.code, "%s has %u error%s", path, p.errors,
 					 p.errors == 1 ? "" : "s")
 			       : 0;
 	}

@@ -90,12 +90,14 @@ static void admit_client(struct session_child *c, struct admitted *a)
 
 	if (channel_tls_server(c->fd, NULL, &a->ch))
 		leave_stranger(a);
-	if (channel_addresses(a->ch, &local, &peer)) {
-		a->guest.reached = local;
-		a->peer = peer;
-		address_text(&peer, a->from, sizeof a->from);
-		address_text(&peer, a->address, sizeof a->address);
+	if (!channel_addresses(a->ch, &local, &peer)) {
+		fail_as(OUT_SOCKET, "find its address: %m");
+		leave_stranger(a);
 	}
+	a->guest.reached = local;
+	a->peer = peer;
+	address_text(&peer, a->from, sizeof a->from);
+	address_text(&peer, a->address, sizeof a->address);
 	channel_set_peer(a->ch, a->from);
 	channel_set_ring(a->ch, c->keys);
 	rc = shake_hands(a->ch, deadline_ms);

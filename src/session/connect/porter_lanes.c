@@ -107,7 +107,10 @@ static void check_tcp_caller(struct porter *p, struct stranger *s)
 	struct caller c = {.fd = s->fd};
 
 	if (lane_hello_decode(s->received, &h) < 0 || lane_hello_verify(&h, &p->terms.key) < 0) {
-		log_at(p->tcp_rejected ? LOG_DEBUG : LOG_INFO,
+		/* Without memory this end rejects its peer, too. */
+		log_at(p->tcp_rejected                ? LOG_DEBUG
+		       : failed()->code == OUT_MEMORY ? LOG_WARN
+						      : LOG_INFO,
 		       "rejected an unauthenticated connection on TCP port %u: %s", p->tcp_port,
 		       failed()->text);
 		p->tcp_rejected = true;
@@ -285,15 +288,15 @@ static void *porter_run(void *arg)
 	}
 }
 
-/* The door passes each message whole. */
-static int announce_session(int door, uint64_t session)
+/* Reports the id of the session to rdcpd, which passes its lanes on from then on. */
+static int announce_session(const struct porter *p, uint64_t session)
 {
 	ssize_t n;
 
 	do
-		n = send(door, &session, sizeof session, MSG_NOSIGNAL);
+		n = send(p->door, &session, sizeof session, MSG_NOSIGNAL);
 	while (n < 0 && errno == EINTR);
-	return n < 0 ? -1 : 0;
+	return n == sizeof session ? 0 : fail_as(OUT_SOCKET, "accept lanes: rdcpd: %m");
 }
 
 int porter_open_lanes(struct porter *p, const struct porter_terms *terms)
@@ -305,7 +308,7 @@ int porter_open_lanes(struct porter *p, const struct porter_terms *terms)
 			return fail_as(OUT_MEMORY, "accept lanes: %m");
 	}
 	strangers_close(&p->strangers);
-	if (p->door >= 0 && announce_session(p->door, terms->key.session))
-		return fail_as(OUT_SOCKET, "accept lanes: rdcpd: %m");
+	if (p->door >= 0 && announce_session(p, terms->key.session))
+		return -1;
 	return worker_start(&p->worker, "porter", porter_run, p);
 }
