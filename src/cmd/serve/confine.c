@@ -22,6 +22,8 @@
 int capset(cap_user_header_t head, cap_user_data_t data);
 int capget(cap_user_header_t head, cap_user_data_t data);
 
+enum { NOBODY = 65534 }; /* user and group: the kernel's default overflowuid */
+
 /* What root needs to write files as root does: not to leave the module, to make devices, or to
  * change the kernel. */
 #define KEPT                                                                                       \
@@ -102,6 +104,15 @@ int confine_enter(const char *dir, const struct run_as *as, bool may_change)
 	if (account_enter(as) || drop_capabilities(geteuid() == 0 ? KEPT : 0))
 		return -1;
 	return sandbox_enter(may_change);
+}
+
+int confine_to_nothing(void)
+{
+	const struct run_as nobody = {
+		.has_user = true, .has_group = true, .user = NOBODY, .group = NOBODY};
+
+	load_databases();
+	return account_enter(&nobody) || drop_capabilities(0) ? -1 : sandbox_enter_empty();
 }
 
 struct confinement {

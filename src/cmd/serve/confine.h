@@ -20,6 +20,8 @@
 /* Becomes the account, too; NULL: stays who it is. Returns 0; or -1 with a failure, after which the
  * process must not serve anybody. */
 int confine_enter(const char *dir, const struct run_as *as, bool may_change);
+/* For a process that needs no file: if it is root's, it becomes nobody. Returns the same. */
+int confine_to_nothing(void);
 /* Tries it in a process of its own. Returns 0, or -1 with a failure that says what is missing. */
 int confine_check(const char *dir, const struct run_as *as);
 

@@ -90,7 +90,8 @@ static int allow_root(int rules, uint64_t allowed)
 	return rc ? -1 : 0;
 }
 
-int sandbox_enter(bool may_change)
+/* allowed: below the root directory. */
+static int put_up_fence(uint64_t allowed)
 {
 	int version = sandbox_version(), rules, rc;
 	struct fence f = fence_of(version);
@@ -98,10 +99,20 @@ int sandbox_enter(bool may_change)
 	if (!version)
 		return 0;
 	rules = (int)syscall(SYS_landlock_create_ruleset, &f, sizeof f, 0);
-	rc = rules < 0 || allow_root(rules, f.fs & (FS_LOOK | (may_change ? FS_CHANGE : 0))) ||
+	rc = rules < 0 || (allowed && allow_root(rules, f.fs & allowed)) ||
 	     syscall(SYS_landlock_restrict_self, rules, 0);
 	if (rc)
 		fail_as(OUT_START, "confine with Landlock: %m");
 	close_fd(rules);
 	return rc ? -1 : 0;
+}
+
+int sandbox_enter(bool may_change)
+{
+	return put_up_fence(FS_LOOK | (may_change ? FS_CHANGE : 0));
+}
+
+int sandbox_enter_empty(void)
+{
+	return put_up_fence(0);
 }

@@ -21,5 +21,7 @@ int sandbox_version(void);
  * gain privileges (PR_SET_NO_NEW_PRIVS). may_change: may write, make and remove files. Returns 0,
  * also without Landlock, or -1 with a failure. */
 int sandbox_enter(bool may_change);
+/* The same, and opens no file at all. */
+int sandbox_enter_empty(void);
 
 #endif

@@ -200,7 +200,10 @@ static int run_guest(struct session_child *c, struct admitted *a, int in, int ou
 	g->module = a->module.name;
 	if (!*a->module.name)
 		list_modules(c, a);
-	if (!m) {
+	if (!m && confine_to_nothing()) {
+		log_at(LOG_ERROR, "%s", failed()->text);
+		g->refusal = *failed();
+	} else if (!m) {
 		fail_as(OUT_NO_SOURCE, "there is no module %s", a->module.name);
 		g->refusal = *failed();
 	} else if (module_admit(m, a->user, &a->peer)) {
@@ -273,7 +276,7 @@ static void drop_rights(const struct session_child *c, const struct admitted *a,
 {
 	const struct module *m = module_find(c->modules, c->module_count, a->module.name);
 
-	if (m && account_enter(&m->account))
+	if (m ? account_enter(&m->account) : confine_to_nothing())
 		leave_stranger(a);
 	end_with(parent);
 }

@@ -223,6 +223,24 @@ def test_unknown_modules_are_refused(served):
         assert (served.arena.target / "f").read_bytes() == b"old"
 
 
+def rights(pid):
+    """(users, effective capabilities) of a process"""
+    lines = dict(line.split(":", 1) for line in open("/proc/%d/status" % pid))
+    return set(lines["Uid"].split()), int(lines["CapEff"], 16)
+
+
+@pytest.mark.parametrize("name", ["", "missing"])
+def test_a_client_without_a_module_has_no_rights(served, name):
+    """Neither the process that decrypts what it sends nor its end is root's."""
+    before = set(descendants(served.run.proc.pid))
+    e = served.guest(SOURCE, module=name)
+    e.greeting()
+    user = "65534" if os.geteuid() == 0 else str(os.geteuid())
+    wait_until(lambda: len(set(descendants(served.run.proc.pid)) - before) == 2)
+    for pid in set(descendants(served.run.proc.pid)) - before:
+        wait_until(lambda pid=pid: rights(pid) == ({user}, 0))
+
+
 def test_second_module_is_refused(served):
     e = served.sink()
     e.greeting()
