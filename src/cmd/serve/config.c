@@ -14,6 +14,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/text_file.h"
 #include "cmd/end/refusals.h"
 #include "copy/attr/modes.h"
 #include "cmd/cli/amount.h"
@@ -91,6 +92,7 @@ struct parser {
 	const char *path;
 	struct config *c;
 	struct module *module; /* the present section; NULL: the daemon's */
+	struct module *wrong; /* a section whose first line is wrong: its keys are only checked */
 	bool seen[KEY_COUNT]; /* keys of this section */
 	unsigned errors;
 	enum outcome code; /* of the errors: OUT_USAGE, unless something else failed */
@@ -347,7 +349,7 @@ static int check_anonymous(const struct module *m)
 /* What only the whole section shows. */
 static int end_section(struct parser *p)
 {
-	struct module *m = p->module;
+	struct module *m = p->module == p->wrong ? NULL : p->module;
 
 	if (m && !m->path[0])
 		return fail_as(OUT_USAGE, "module %s has no path", m->name);
@@ -377,23 +379,23 @@ static int end_section(struct parser *p)
 static int begin_section(struct parser *p, const char *line)
 {
 	size_t len = strcspn(line + 1, "]");
-	struct module *m;
+	char name[MODULE_NAME_MAX];
 
+	memset(p->seen, 0, sizeof p->seen);
+	p->module = p->wrong;
 	if (strcmp(line + 1 + len, "]") != 0 || !module_name_is_valid(line + 1, len))
 		return fail_as(OUT_USAGE,
 			       "%s is no [MODULE], with a name of at most %d letters, digits, _, . "
 			       "and -",
 			       line, MODULE_NAME_MAX - 1);
+	snprintf(name, sizeof name, "%.*s", (int)len, line + 1);
 	if (p->c->module_count == MODULES_MAX)
 		return fail_as(OUT_USAGE, "more than %d modules", MODULES_MAX);
-	m = &p->c->modules[p->c->module_count];
-	memcpy(m->name, line + 1, len);
-	m->may_read = m->list = true;
-	if (module_find(p->c->modules, p->c->module_count, m->name))
-		return fail_as(OUT_USAGE, "module %s is given twice", m->name);
-	p->c->module_count++;
-	p->module = m;
-	memset(p->seen, 0, sizeof p->seen);
+	if (module_find(p->c->modules, p->c->module_count, name))
+		return fail_as(OUT_USAGE, "module %s is given twice", name);
+	p->module = &p->c->modules[p->c->module_count++];
+	memcpy(p->module->name, name, sizeof name);
+	p->module->may_read = p->module->list = true;
 	return 0;
 }
 
@@ -457,43 +459,34 @@ static int check_owner(int fd, const char *path)
 	return 0;
 }
 
-static int read_text(int fd, const char *path, char *text)
-{
-	ssize_t n = read_full(fd, text, CONFIG_FILE_MAX + 1);
-
-	if (n < 0)
-		return fail("read %s: %m", path);
-	if (n > CONFIG_FILE_MAX)
-		return fail_as(OUT_USAGE, "%s is larger than 1 MiB", path);
-	if (memchr(text, 0, (size_t)n))
-		return fail_as(OUT_USAGE, "%s has a NUL", path);
-	text[n] = '\0';
-	return 0;
-}
-
 void config_init(struct config *c)
 {
 	c->drain_s = DRAIN_S;
 }
 
+static int parse_text(const char *path, char *text, struct config *c)
+{
+	static struct module wrong;
+	struct parser p = {.path = path, .c = c, .wrong = &wrong, .code = OUT_USAGE};
+
+	parse_lines(&p, text);
+	return p.errors ? fail_as(p.code, "%s has %u error%s", path, p.errors,
+				  p.errors == 1 ? "" : "s")
+			: 0;
+}
+
 int config_read(const char *path, struct config *c)
 {
-	struct parser p = {.path = path, .c = c, .code = OUT_USAGE};
 	int fd = RETRIED(open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-	char *text = malloc(CONFIG_FILE_MAX + 2);
+	char *text;
 	int ret = -1;
 
 	if (fd < 0)
-		fail("open %s: %m", path);
-	else if (!text)
-		fail_as(OUT_MEMORY, "read %s: %m", path);
-	else if (check_owner(fd, path) == 0 && read_text(fd, path, text) == 0) {
-		parse_lines(&p, text);
-		ret = p.errors ? fail_as(p.code, "%s has %u error%s", path, p.errors,
-					 p.errors == 1 ? "" : "s")
-			       : 0;
-	}
-	free(text);
+		return fail("open %s: %m", path);
+	text = check_owner(fd, path) ? NULL : text_file_read(fd, path);
+	if (text)
+		ret = parse_text(path, text, c);
+	text_file_free(text);
 	close_fd(fd);
 	return ret;
 }

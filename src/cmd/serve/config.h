@@ -9,7 +9,7 @@
 #include "cmd/serve/census.h"
 #include "cmd/serve/module.h"
 
-enum { CONFIG_ADDRESS_MAX = 256, CONFIG_FILE_MAX = 1 << 20 };
+enum { CONFIG_ADDRESS_MAX = 256 };
 enum { DRAIN_S = 600, DRAIN_S_MAX = 7 * 24 * 3600 }; /* of "drain limit" */
 
 struct config {

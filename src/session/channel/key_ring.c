@@ -10,8 +10,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/secret.h"
-
-enum { KEY_RING_FILE_MAX = 1 << 20 };
+#include "base/text_file.h"
 
 static const char name_letters[] =
 	"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
@@ -78,28 +77,37 @@ int key_ring_add(struct key_ring *r, const char *user, const struct psk *key)
 	return 0;
 }
 
-/* Takes one line, without its newline. Returns NULL, or what is wrong. */
-static const char *take_line(struct key_ring *r, char *line)
+/* Parses USER:KEY; line becomes the user. Returns NULL, or what is wrong. */
+static const char *parse_line(const struct key_ring *r, char *line, struct psk *key)
 {
 	char *colon = strchr(line, ':');
-	struct psk key;
-	const char *wrong = NULL;
 
-	if (!*line || *line == '#')
-		return NULL;
 	if (!colon || !user_name_is_valid(line, (size_t)(colon - line)))
 		return "expected USER:KEY";
 	*colon = '\0';
 	if (user_is_anonymous(line))
-		wrong = "clients without a key have this name";
-	else if (key_ring_find(r, line, &key) == 0)
-		wrong = "this user has a key already";
-	else if (psk_from_made_text(colon + 1, strlen(colon + 1), &key))
-		wrong = "the key is not one from --make-key";
-	else if (key_ring_add(r, line, &key))
-		wrong = "too many keys";
+		return "clients without a key have this name";
+	if (key_ring_find(r, line, key) == 0)
+		return "this user has a key already";
+	if (psk_from_made_text(colon + 1, strlen(colon + 1), key))
+		return "the key is not one from --make-key";
+	return r->count == KEY_RING_MAX ? "too many keys" : NULL;
+}
+
+/* Takes line n, without its newline. */
+static int take_line(struct key_ring *r, char *line, const char *path, unsigned n)
+{
+	const char *wrong = NULL;
+	struct psk key;
+	int ret;
+
+	if (!*line || *line == '#')
+		return 0;
+	wrong = strlen(line) < KEY_LINE_MAX ? parse_line(r, line, &key) : "the line is too long";
+	ret = wrong ? fail_as(OUT_USAGE, "%s, line %u: %s", path, n, wrong)
+		    : key_ring_add(r, line, &key);
 	psk_wipe(&key);
-	return wrong;
+	return ret;
 }
 
 /* Changes text. */
@@ -109,38 +117,23 @@ static int read_lines(struct key_ring *r, char *text, const char *path)
 
 	for (unsigned n = 1; *text; n++, text = end) {
 		size_t len = strcspn(text, "\n");
-		const char *wrong;
 
 		end = text + len + (text[len] == '\n');
 		if (len > 0 && text[len - 1] == '\r')
 			len--;
 		text[len] = '\0';
-		wrong = len < KEY_LINE_MAX ? take_line(r, text) : "the line is too long";
-		if (wrong)
-			return fail_as(OUT_USAGE, "%s, line %u: %s", path, n, wrong);
+		if (take_line(r, text, path, n))
+			return -1;
 	}
 	return 0;
 }
 
 static int read_ring(struct key_ring *r, int fd, const char *path)
 {
-	char *text = malloc(KEY_RING_FILE_MAX + 1);
-	ssize_t n = text ? read_full(fd, text, KEY_RING_FILE_MAX + 1) : -1;
-	int ret;
+	char *text = text_file_read(fd, path);
+	int ret = text ? read_lines(r, text, path) : -1;
 
-	if (n < 0)
-		ret = fail("read the keys from %s: %m", path);
-	else if (n > KEY_RING_FILE_MAX)
-		ret = fail_as(OUT_USAGE, "%s is larger than 1 MiB", path);
-	else if (memchr(text, 0, (size_t)n))
-		ret = fail_as(OUT_USAGE, "%s has a NUL", path);
-	else {
-		text[n] = '\0';
-		ret = read_lines(r, text, path);
-	}
-	if (text)
-		explicit_bzero(text, KEY_RING_FILE_MAX + 1);
-	free(text);
+	text_file_free(text);
 	return ret;
 }
 
@@ -161,7 +154,7 @@ static int append_line(int fd, const char *user, const char *key, const char *pa
 
 	/* An editor may have left the last line without its end. */
 	if (size > 0 && pread_full(fd, &last, 1, size - 1) != 1)
-		return fail("read the keys from %s: %m", path);
+		return fail("read %s: %m", path);
 	len = snprintf(line, sizeof line, "%s%s:%s\n", last == '\n' ? "" : "\n", user, key);
 
 	if (write_full(fd, line, (size_t)len) || fsync(fd))

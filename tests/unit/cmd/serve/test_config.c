@@ -126,6 +126,22 @@ static void each_error_is_reported(void **state)
 	assert_non_null(strstr(logged, "conf:6: "));
 }
 
+static void keys_below_a_wrong_section_are_only_checked(void **state)
+{
+	(void)state;
+	expect_error("[a]\npath = /a\nlist = no\n[b/c]\npath = /b\nlist = yes\n", 4,
+		     "is no [MODULE]");
+	assert_string_equal(c.modules[0].path, "/a");
+	assert_false(c.modules[0].list);
+	expect_error("port = 7\n[b/c]\nread only = no\n", 2, "is no [MODULE]");
+	expect_error("[abc]\npath = /a\n[abc]\npath = /b\n[x]\npath = /x\n", 3, "is given twice");
+	assert_int_equal(c.module_count, 2);
+	assert_string_equal(c.modules[0].path, "/a");
+	assert_string_equal(c.modules[1].name, "x");
+	assert_int_equal(parse("[b/c]\nlist = 2\nlist = no\nport = 1\n"), -1);
+	assert_string_equal(failed()->text, "conf has 4 errors");
+}
+
 static void files_that_others_may_write_are_refused(void **state)
 {
 	(void)state;
@@ -148,6 +164,7 @@ int main(void)
 		cmocka_unit_test(keys_of_a_module_are_taken),
 		cmocka_unit_test(errors_name_their_line),
 		cmocka_unit_test(each_error_is_reported),
+		cmocka_unit_test(keys_below_a_wrong_section_are_only_checked),
 		cmocka_unit_test(files_that_others_may_write_are_refused),
 	};
 

@@ -2,9 +2,11 @@
 /* The keys of several users in a file. */
 #include "base/fail.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +19,17 @@
 #include "session/channel/key_ring.h"
 
 #define KEY "sluice-key-1:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
+
+static bool no_memory;
+
+void *__wrap_calloc(size_t n, size_t size);
+void *__real_calloc(size_t n, size_t size);
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	errno = ENOMEM;
+	return no_memory ? NULL : __real_calloc(n, size);
+}
 
 static void put(const char *text)
 {
@@ -142,6 +155,20 @@ static void many_keys_fit(void **state)
 	key_ring_wipe(&r);
 }
 
+static void lack_of_memory_is_no_mistake_in_the_file(void **state)
+{
+	struct key_ring r = {NULL, 0, 0};
+
+	(void)state;
+	put("alice:" KEY "\n");
+	no_memory = true;
+	assert_int_equal(key_ring_read(&r, "keys"), -1);
+	no_memory = false;
+	assert_int_equal(failed()->code, OUT_MEMORY);
+	assert_string_equal(failed()->text, "store the keys: Cannot allocate memory");
+	key_ring_wipe(&r);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -153,6 +180,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(keys_are_made_for_users, folder_enter,
 						folder_leave),
 		cmocka_unit_test(many_keys_fit),
+		cmocka_unit_test_setup_teardown(lack_of_memory_is_no_mistake_in_the_file,
+						folder_enter, folder_leave),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
