@@ -140,8 +140,8 @@ int confine_check(const char *dir, const struct run_as *as)
 	ssize_t n;
 	int status = 0;
 
-	if (child_fork(try_confinement, &wanted, "confinement", &c))
-		return -1;
+	if (child_fork(try_confinement, &wanted, "a process", &c))
+		return fail_as(failed()->code, "confine to module %s: %s", dir, failed()->text);
 	n = read_full(c.out, text, sizeof text - 1);
 	text[n < 0 ? 0 : n] = '\0';
 	child_wait(&c, &status, 0);

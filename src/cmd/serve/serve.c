@@ -206,6 +206,7 @@ static void start_client(struct service *v, unsigned i)
 		warn_unserved(v);
 		close_fd(door[0]);
 		close_fd(door[1]);
+		stranger_refuse(&v->strangers.list[i]);
 		stranger_close(&v->strangers, i);
 		return;
 	}

@@ -243,6 +243,16 @@ static struct guest_record *share_record(void)
 	return &nothing;
 }
 
+/* For a client that gets no end: it learns why. */
+static _Noreturn void turn_away(const struct admitted *a)
+{
+	struct failure why = *failed();
+
+	send_refusal(a);
+	fail_again(&why);
+	leave_stranger(a);
+}
+
 static pid_t start_guest(struct session_child *c, struct admitted *a, int *in, int *out)
 {
 	pid_t parent = getpid(), pid;
@@ -250,7 +260,7 @@ static pid_t start_guest(struct session_child *c, struct admitted *a, int *in, i
 
 	if (pipe2(to_end, O_CLOEXEC) || pipe2(from_end, O_CLOEXEC) || (pid = fork()) < 0) {
 		fail_as(OUT_START, "start an end: %m");
-		leave_stranger(a);
+		turn_away(a);
 	}
 	if (pid == 0) {
 		int rc;
@@ -277,7 +287,7 @@ static void drop_rights(const struct session_child *c, const struct admitted *a,
 	const struct module *m = module_find(c->modules, c->module_count, a->module.name);
 
 	if (m ? account_enter(&m->account) : confine_to_nothing())
-		leave_stranger(a);
+		turn_away(a);
 	end_with(parent);
 }
 

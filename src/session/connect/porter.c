@@ -200,6 +200,8 @@ static void accept_at_door(struct porter *p)
 		} else if (fd >= 0) {
 			(void)getpeername(fd, &from.sa, &len);
 			strangers_add(&p->strangers, fd, &from);
+		} else {
+			strangers_lost(&p->strangers, errno);
 		}
 	}
 }

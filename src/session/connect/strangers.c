@@ -143,6 +143,11 @@ static void warn_failed(struct strangers *s, const char *what, int err)
 	s->warned = true;
 }
 
+void strangers_lost(struct strangers *s, int err)
+{
+	warn_failed(s, "accept", err);
+}
+
 static void pause_accepting(struct strangers *s)
 {
 	s->accept_after = clock_ms() + ACCEPT_PAUSE_MS;

@@ -68,6 +68,8 @@ bool strangers_accepting(const struct strangers *s);
 void strangers_accept(struct strangers *s, int listener);
 /* Adds a connection that another process has accepted, and owns it from here on. */
 void strangers_add(struct strangers *s, int fd, const union address *from);
+/* Warns that a connection was lost on the way here, with this errno. */
+void strangers_lost(struct strangers *s, int err);
 /* When the first one must have authenticated (clock_ms); 0: there are no strangers. */
 uint64_t strangers_due(const struct strangers *s);
 /* Closes those whose time is over. Call it after their bytes were read, so that a stop of this
