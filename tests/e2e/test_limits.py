@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from daemons import Daemon
 from hosts import BIN, COUNT, ROOT, SLOW, USER, leftovers, pattern, program, share, wait_until
 
 sys.path.insert(0, str(ROOT / "tests" / "faults"))
@@ -41,16 +42,18 @@ def limits(who, what, values, kind, **how):
 PARTS = [(name, who) for name in ("file-push", "file-pull") for who in ("all", "conductor", "near", "far")] + \
     [("tree-pull", "all"), ("file-local", "all"), ("backup-push", "far")] + \
     [(name, who) for name in ("stream-files", "stream-commands") for who in ("all", "rdrecv", "rdsend")]
+MEASURING = [("bench", "all"), ("bench", "far"), ("bench-alone", "all"), ("check", "all"), ("check", "far")]
+SERVED = [("daemon-push", "rdcpd"), ("daemon-pull", "rdcpd"), ("daemon-to-daemon", "rdcpd"), ("daemon-list", "rdcpd")]
 
 
 @pytest.mark.timeout(300 * COUNT)
-@pytest.mark.parametrize("name, who", share(PARTS, 10))
+@pytest.mark.parametrize("name, who", share(PARTS, 10) + share(MEASURING, 2) + share(SERVED, 2))
 def test_few_descriptors(name, who):
     try_all(name, limits(who, "nofile", [*range(3, 41), 48, 64, 100, 1000], "EMFILE"), 2)
 
 
 @pytest.mark.timeout(300 * COUNT)
-@pytest.mark.parametrize("name, who", share(PARTS, 6))
+@pytest.mark.parametrize("name, who", share(PARTS, 6) + share(MEASURING, 2) + share(SERVED, 2))
 def test_little_address_space(name, who):
     """From too little for the loader to enough."""
     try_all(name, limits(who, "as", [m << 20 for m in (*range(4, 120, 4), *range(120, 320, 10), 1000)], "ENOMEM"), 1)
@@ -58,7 +61,7 @@ def test_little_address_space(name, who):
 
 @pytest.mark.timeout(300 * COUNT)
 @pytest.mark.parametrize("name", share(["file-push", "tree-local", "backup-pull", "inplace-pull", "delete-push", "resume-pull",
-                                        "stream-files", "stream-commands"], 4))
+                                        "stream-files", "stream-commands"], 4) + share(["bench", "bench-made", "check", "daemon-push", "daemon-pull"], 2))
 def test_file_size_limit(name):
     """Below, at and above the sizes of the files; SIGXFSZ may already be ignored."""
     sizes = [0, 1, 999, 1000, 4096, 89_999, 90_000, 399_999, 400_000, 699_999, 700_000, 900_000, 6_000_000, 1 << 40]
@@ -67,7 +70,7 @@ def test_file_size_limit(name):
 
 
 @pytest.mark.timeout(300 * COUNT)
-@pytest.mark.parametrize("name", ["file-push", "tree-pull", "stream-files"])
+@pytest.mark.parametrize("name", ["file-push", "tree-pull", "stream-files", "bench", "check", "daemon-push"])
 def test_small_stack(name):
     """The size of a thread's stack does not depend on the limit of the main thread's."""
     small = [n << 10 for n in (0, 4, 16, 32, 64, 96)]
@@ -79,7 +82,7 @@ def test_small_stack(name):
     try_all(name, cases, 1)
 
 
-@pytest.mark.parametrize("name", ["file-push", "stream-files"])
+@pytest.mark.parametrize("name", ["file-push", "stream-files", "bench", "check", "daemon-push"])
 def test_little_locked_memory(name):
     for limit in limits("all", "memlock", [0, 4096, 1 << 20], "ENOMEM"):
         run, found = ORACLE.judge(name, limit, codes={0})
@@ -98,10 +101,11 @@ def test_little_locked_memory_for_an_adapter(name):
 
 @pytest.mark.needs("root", why="root becomes somebody who has no other processes")
 @pytest.mark.timeout(300 * COUNT)
-@pytest.mark.parametrize("name", ["file-push", "file-local", "stream-files", "stream-commands"])
-def test_few_processes(name):
+@pytest.mark.parametrize("name, who", [(name, "all") for name in ("file-push", "file-local", "stream-files", "stream-commands", "bench", "check")] +
+                         [("daemon-push", "rdcpd"), ("daemon-pull", "rdcpd")])
+def test_few_processes(name, who):
     user = 1_000_000 + os.getpid()
-    cases = [Limit("all", limit="nproc", value=n, kind="EAGAIN", user=user) for n in (*range(1, 20), 25, 40)]
+    cases = [Limit(who, limit="nproc", value=n, kind="EAGAIN", user=user) for n in (*range(1, 20), 25, 40)]
     try_all(name, cases, 3)
 
 
@@ -168,6 +172,14 @@ def test_rdrecv_reports_a_connection_without_a_descriptor():
     assert NO_ROOM in said[-1], said
 
 
+def test_end_of_a_daemon_reports_a_lane_without_a_descriptor():
+    """It gets its connections from another process. Which number of descriptors is too small for one depends on its others."""
+    said = []
+    for n in range(17, 25):
+        said.append(one("daemon-push", Limit("rdcpd", limit="nofile", value=n, kind="EMFILE")).texts)
+    assert any("accept a connection: Too many open files" in text for texts in said for text in texts), said
+
+
 def test_command_without_descriptors_is_reported():
     for n in (10, 15, 20):
         run = one("stream-commands", Limit("rdrecv", limit="nofile", value=n, kind="EMFILE"))
@@ -183,19 +195,20 @@ def closing(mask, who="all"):
                  kind="EBADF", mute=bool(mask & 4) and who != "rdsend")
 
 
-@pytest.mark.parametrize("name", ["checksum-push", "delete-pull", "file-local", "stream-files", "stream-commands"])
+@pytest.mark.parametrize("name", ["checksum-push", "delete-pull", "file-local", "stream-files", "stream-commands", "bench", "check", "daemon-push", "daemon-pull"])
 def test_closed_standard_streams(name):
     """All combinations; nothing is written to a file that was opened in their place."""
     broken = []
     for mask in share(range(8), 3):
-        for who in ("all", "rdsend") if name.startswith("stream") else ("all",):
-            lost = mask & 2 and name in ("checksum-push", "delete-pull")  # --itemize-changes, --json
+        for who in ("all", "rdsend") if name.startswith("stream") else ("all", "rdcpd") if name.startswith("daemon") else ("all",):
+            # What --itemize-changes, --json and rdbench print.
+            lost = mask & 2 and name in ("checksum-push", "delete-pull", "bench", "check")
             run, found = ORACLE.judge(name, closing(mask, who), codes={11 if lost else 0})
             broken += [(mask, who, found, run.texts)] if found else []
     assert not broken, broken
 
 
-@pytest.mark.parametrize("name", ["rdcp", "rdsend", "rdrecv", "rdbench", "rdcheck"])
+@pytest.mark.parametrize("name", ["rdcp", "rdsend", "rdrecv", "rdbench", "rdcheck", "rdcpd"])
 def test_failed_output_is_reported(name):
     for mask in range(8):
         limit = closing(mask)
@@ -227,7 +240,7 @@ def given(how, *signals):
 
 
 @pytest.mark.timeout(300 * COUNT)
-@pytest.mark.parametrize("name", ["file-push", "file-local", "stream-commands"])
+@pytest.mark.parametrize("name", ["file-push", "file-local", "stream-commands", "bench", "check", "daemon-push"])
 @pytest.mark.parametrize("how", ["ignored", "blocked"])
 def test_any_signal_may_be_blocked_or_ignored_at_the_start(how, name):
     cases = [Limit("all", given(how, *SIGNALS))] + [Limit("all", given(how, n)) for n in SIGNALS]
@@ -282,11 +295,26 @@ def test_signal_ignored_by_the_parent_stays_ignored(bench, tmp_path, at_work, si
     assert [r.wait(10) for r in runs] == [20] * len(runs), [r.errors() for r in runs]
 
 
+@pytest.mark.parametrize("signo", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", ["ignored", "blocked"])
+def test_signals_end_a_daemon_whatever_its_parent_did(bench, tmp_path, how, signo):
+    """Also one that reaps its children and has served somebody."""
+    daemon = Daemon(bench, tmp_path, become=given(how, *SIGNALS))
+    (tmp_path / "in").write_bytes(b"in")
+    assert daemon.copy("in", daemon.url("rw/")).code == 0
+    wait_until(lambda: daemon.children() == [])
+    daemon.run.signal(signal.SIGHUP)
+    daemon.run.expect("loaded the settings again")
+    assert daemon.copy("in", daemon.url("rw/again")).code == 0
+    daemon.run.signal(signo)
+    assert daemon.run.wait(20) == 0, daemon.run.errors()
+
+
 # ---- the environment --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mask", ["0", "0777"])
-@pytest.mark.parametrize("name", ["tree-push", "file-local", "stream-files"])
+@pytest.mark.parametrize("name", ["tree-push", "file-local", "stream-files", "daemon-push"])
 def test_any_umask(name, mask):
     """Modes that come from the source or from an old target do not depend on the umask."""
     run, found = ORACLE.judge(name, Limit("all", ["sh", "-c", "umask %s; exec \"$@\"" % mask, "sh"]), codes={0})
@@ -309,6 +337,18 @@ def test_umask_applies_to_new_files(bench, tmp_path, mask):
     assert stat.S_IMODE(new.parent.stat().st_mode) == stat.S_IMODE((tmp_path / "s" / "d").stat().st_mode) & ~mask
 
 
+@pytest.mark.parametrize("mask", [0, 0o777])
+def test_umask_of_a_daemon_applies_to_new_files(bench, tmp_path, mask):
+    """Modes from -p do not depend on it, and an old target keeps its mode."""
+    daemon = Daemon(bench, tmp_path, preexec=lambda: os.umask(mask))
+    (tmp_path / "in").write_bytes(b"in")
+    (tmp_path / "in").chmod(0o754)
+    (tmp_path / "rw" / "old").write_bytes(b"old")
+    (tmp_path / "rw" / "old").chmod(0o640)
+    for options, name, mode in (([], "new", 0o754 & ~mask), (["-p"], "same", 0o754), ([], "old", 0o640)):
+        r = daemon.copy(*options, "in", daemon.url("rw/" + name))
+        assert r.code == 0, r.errors()
+        assert stat.S_IMODE((tmp_path / "rw" / name).stat().st_mode) == mode, name
 
 
 SURROUNDINGS = {
@@ -322,7 +362,7 @@ SURROUNDINGS = {
 @pytest.mark.needs("root", why="it takes root to hide them from one process")
 @pytest.mark.may_skip("any", "to hide them from one process takes a container that may")
 @pytest.mark.parametrize("what", SURROUNDINGS)
-@pytest.mark.parametrize("name", ["file-push", "delete-pull", "tree-local", "stream-files"])
+@pytest.mark.parametrize("name", ["file-push", "delete-pull", "tree-local", "stream-files", "bench", "check", "daemon-push", "daemon-pull"])
 def test_missing_system_files(name, what):
     if subprocess.run(["unshare", "-m", "true"], check=False, stderr=subprocess.DEVNULL).returncode:
         pytest.skip("may not unshare")
@@ -330,15 +370,21 @@ def test_missing_system_files(name, what):
         pytest.skip("the test's own files are in /tmp")
     # Attributes of symlinks and devices are read through /proc, and their modes are set through it.
     codes = {0, 23} if what == "no /proc" and name in ("delete-pull", "tree-local") else {0}
+    if what == "no /proc" and name.startswith("daemon"):
+        # Client and daemon cannot see that they are on one host, so loopback is no way between them.
+        codes = {0, 35}
     limit = Limit("all", ["unshare", "-m", "sh", "-c", SURROUNDINGS[what] + ' && exec "$@"', "sh"])
     run, found = ORACLE.judge(name, limit, codes=codes)
+    if 35 in run.codes:
+        assert "no TCP address of 127.0.0.1 can be dialed" in run.texts[1], run.texts
+        found = [f for f in found if f[0] != "unnamed"]
     if run.codes == [23]:
         assert "/proc is not mounted" in run.texts[0], run.texts
         found = [f for f in found if f[0] != "unnamed"]
     assert not found, (run.texts, found)
 
 
-@pytest.mark.parametrize("name", ["file-push", "stream-commands"])
+@pytest.mark.parametrize("name", ["file-push", "stream-commands", "bench", "check", "daemon-push"])
 @pytest.mark.parametrize("home", [["-u", "HOME"], ["HOME="], ["HOME=/nowhere"], ["HOME=/proc/1"]], ids=" ".join)
 def test_any_home(name, home):
     run, found = ORACLE.judge(name, Limit("all", ["env", *home]), codes={0})

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What bounds the clients of a rdcpd: sessions in all, of a user and of a module, and their memory."""
 
+import contextlib
 import os
+import resource
+import socket
 
 import pytest
 
-from daemons import Configured
-from hosts import SLOW, pattern, program, wait_until
+from daemons import HERE, Configured
+from hosts import SLOW, pattern, program, share, wait_until
 
 pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
 MIB = 1 << 20
@@ -135,3 +138,94 @@ def test_bad_limits(bench, tmp_path):
     daemon.run.expect("rdcpd.conf:8: 0 is no number of sessions")
     r = bench.run([program("rdcpd"), "--key-file", daemon.key, "--memory=1k", "--check-config", "--module=d=%s" % tmp_path])
     assert r.code == 1 and "memory: a session needs 1 MiB" in r.errors(), r.errors()
+
+
+# ---- the daemon's own limits -----------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def limited(daemon, what, value):
+    """The daemon, and the processes of later sessions, have this limit within the with statement."""
+    pid, kind = daemon.run.proc.pid, getattr(resource, "RLIMIT_" + what)
+    old = resource.prlimit(pid, kind)
+    resource.prlimit(pid, kind, (value, old[1]))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, kind, old)
+
+
+def address_space(pid):
+    with open("/proc/%d/statm" % pid) as f:
+        return int(f.read().split()[0]) * resource.getpagesize()
+
+
+def finish(runs):
+    """The sessions of holders() end well."""
+    for run in runs:
+        os.close(run.pipe)
+    assert [run.wait(60) for run in runs] == [0] * len(runs), [run.errors() for run in runs]
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("what, values", [
+    ("NOFILE", [*range(3, 40)]), ("AS", [n << 20 for n in (0, 1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 100, 150, 200)]),
+    ("FSIZE", [0, 1, 4096, MIB]), ("MEMLOCK", [0, 4096]), ("STACK", [64 << 10, 128 << 10])])
+def test_short_daemon_recovers(bench, tmp_path, what, values):
+    """It serves a client, or the client gets the reason. A session that runs is not disturbed. Afterwards all is as before."""
+    daemon = Configured(bench, tmp_path, DATA)
+    data = pattern(3 * MIB)
+    (tmp_path / "in").write_bytes(data)
+    runs = holders(daemon, tmp_path, 1)
+    busy(daemon, 1)
+    for value in share(values, 4):
+        least = address_space(daemon.run.proc.pid) if what == "AS" else 0
+        with limited(daemon, what, least + value):
+            r = daemon.copy("--connect-timeout=%d" % (2 * SLOW), "in", daemon.url("data/%d" % value))
+        assert r.code in (0, 5, 10, 11, 22, 30, 35, 44), (value, r.code, r.errors())
+        assert not r.code or "rdcp: " in r.errors(), (value, r.code)
+        assert daemon.run.proc.poll() is None, (value, daemon.run.errors())
+        r = daemon.copy("in", daemon.url("data/after"))
+        assert r.code == 0 and (tmp_path / "data" / "after").read_bytes() == data, (value, r.errors())
+        target = tmp_path / "data" / str(value)
+        assert not target.exists() or target.read_bytes() == data, value
+    finish(runs)
+    wait_until(lambda: daemon.children() == [])
+
+
+def test_client_without_a_process_gets_the_reason(bench, tmp_path):
+    """All descriptors of the daemon are in use. The sessions that have them go on."""
+    daemon = Configured(bench, tmp_path, DATA)
+    (tmp_path / "in").write_bytes(b"data")
+    runs = holders(daemon, tmp_path, 2)
+    busy(daemon, 2)
+    with limited(daemon, "NOFILE", daemon.descriptors() + 1):
+        r = daemon.copy("--connect-timeout=0.5", "in", daemon.url("data/"))
+        assert r.code == 35 and "takes no new session now" in r.errors(), (r.code, r.errors())
+        daemon.run.expect("serve a client: Too many open files")
+        waits = daemon.bench.start(daemon.argv("--connect-timeout=%d" % (60 * SLOW), "in", daemon.url("data/")), cwd=tmp_path)
+    assert waits.wait(60) == 0, waits.errors()
+    finish(runs)
+
+
+def test_session_without_an_end_gets_the_reason(bench, tmp_path):
+    """The process of a client has no descriptors for pipes. Their number depends on what is open, so several are tried."""
+    daemon = Configured(bench, tmp_path, DATA)
+    (tmp_path / "in").write_bytes(b"data")
+    runs = []
+    for most in range(daemon.descriptors() + 2, daemon.descriptors() + 6):
+        with limited(daemon, "NOFILE", most):
+            runs.append(daemon.copy("--connect-timeout=0.5", "in", daemon.url("data/")))
+    assert any(r.code == 5 and "start an end: Too many open files" in r.errors() for r in runs), [(r.code, r.errors()) for r in runs]
+    assert daemon.copy("in", daemon.url("data/")).code == 0
+
+
+def test_silent_connections_take_all_descriptors(bench, tmp_path):
+    daemon = Configured(bench, tmp_path, DATA)
+    (tmp_path / "in").write_bytes(b"data")
+    with contextlib.ExitStack() as stack, limited(daemon, "NOFILE", 60):
+        for _ in range(120):
+            stack.enter_context(socket.create_connection((HERE, daemon.port)))
+        wait_until(lambda: daemon.descriptors() == 60)
+        r = daemon.copy("--connect-timeout=%d" % (30 * SLOW), "in", daemon.url("data/"))
+        assert r.code == 0, r.errors()

@@ -7,7 +7,7 @@ usage: limits.py SCENARIO WHO WORDS...             WORDS before the command of W
        limits.py SCENARIO conductor|near LIMIT N   limit one process: limits.py file-pull near nofile 19
        limits.py SCENARIO tmpfs|ext4 BYTES INODES  so much is free in t ("-": no limit)
 
-WHO is all, far, rdrecv or rdsend. SLUICE_TEST_BIN is the build (default: build/faults)."""
+WHO is all, far, rdrecv, rdsend, rdcpd or rdcp. SLUICE_TEST_BIN is the build (default: build/faults)."""
 
 import contextlib
 import errno
@@ -55,9 +55,9 @@ def adopting():
 class Limit:
     """A limit for processes of a run.
 
-    who: all, conductor, near, far, rdrecv or rdsend. words: a command that is put before theirs. No command
+    who: all, conductor, near, far, or one of two commands: rdrecv, rdsend, rdcpd, rdcp. words: a command that is put before theirs. No command
     starts conductor and near alone; they take limit and value, the name of an RLIMIT_ and a number.
-    kind: the errno that the limit causes. user: run the command as this user. mute: the command can't print.
+    kind: the errno that the limit causes. user: run all commands as this user. mute: the command can't print.
     may_die: the limit may kill the program."""
 
     def __init__(self, who, words=(), limit=None, value=None, kind="EIO", user=None, mute=False, may_die=False):
@@ -65,21 +65,21 @@ class Limit:
         self.limit, self.value, self.user, self.mute, self.may_die = limit, value, user, mute, may_die
         if limit and not words:
             self.words = ["prlimit", "--%s=%d:%d" % (limit, value, value)]
-        if user:
-            self.words = ["setpriv", "--reuid=%d" % user, "--regid=%d" % user, "--clear-groups"] + self.words
+        self.become = ["setpriv", "--reuid=%d" % user, "--regid=%d" % user, "--clear-groups"] if user else []
 
     def __str__(self):
         if self.who in ("conductor", "near"):
             return "%s %s %s" % (self.who, self.limit, self.value)
-        return "%s %s" % (self.who, " ".join(repr(w) if re.search(r"[^\w=:./-]", w) else w for w in self.words))
+        return "%s %s" % (self.who, " ".join(repr(w) if re.search(r"[^\w=:./-]", w) else w for w in self.become + self.words))
 
     def command(self, run, argv, n):
-        if self.who == "all" or run.scenario.streams and self.who == ("rdrecv", "rdsend")[n]:
-            return self.words + argv
+        pair = ("rdrecv", "rdsend") if run.scenario.streams else ("rdcpd", "rdcp") if run.scenario.serves else ()
+        if self.who == "all" or self.who in pair[n:n + 1]:
+            return self.become + self.words + argv
         if self.who == "far" and "--rdcp-path" in argv:
             at = argv.index("--rdcp-path") + 1
             return argv[:at] + [self.wrapper(run, argv[at])] + argv[at + 1:]
-        return argv
+        return self.become + argv
 
     def wrapper(self, run, program):
         path = run.base + "/rdcp"
@@ -214,15 +214,15 @@ class LimitedRun(Run):
     def _start(self, argv, n):
         """Output goes to pipes, because a file would be subject to the limit, too."""
         if self.limit:
-            if self.limit.mute and self.scenario.streams and n == 0:
+            if self.limit.mute and n == 0 and (self.scenario.streams or self.scenario.serves):
                 self.port = free_port()
-                argv = [str(self.port) if w == "0" else w for w in argv]
+                argv = [re.sub(r"^(--port=|)0$", r"\g<1>%d" % self.port, w) for w in argv]
             argv = self.limit.command(self, argv, n)
             self.env.update(self.limit.environment(self.bin))
         proc = subprocess.Popen(argv, cwd=self.top, env=self.env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, start_new_session=True, umask=0o022)
-        self.printed.append(bytearray())
-        for pipe, into in ((proc.stdout, bytearray()), (proc.stderr, self.printed[-1])):
+        self.printed.append({"stdout": bytearray(), "stderr": bytearray()})
+        for pipe, into in ((proc.stdout, self.printed[-1]["stdout"]), (proc.stderr, self.printed[-1]["stderr"])):
             self.readers.append(threading.Thread(target=gather, args=(pipe, into), daemon=True))
             self.readers[-1].start()
         return proc
@@ -230,11 +230,11 @@ class LimitedRun(Run):
     def _port(self, proc, until):
         return str(self.port) if self.port else super()._port(proc, until)
 
-    def _text(self, n):
+    def _text(self, n, stream="stderr"):
         if self.codes:
             for reader in self.readers:
                 reader.join(LINGER)
-        return self.printed[n].decode("utf-8", "replace")
+        return self.printed[n][stream].decode("utf-8", "replace")
 
     def close(self):
         if self.ground:
