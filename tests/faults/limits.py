@@ -58,8 +58,9 @@ def adopting():
 class Limit:
     """A limit for processes of a run.
 
-    who: all, conductor, near, far, or one of two commands: rdrecv, rdsend, rdcpd, rdcp. words: a command that is put before theirs. No command
-    starts conductor and near alone; they take limit and value, the name of an RLIMIT_ and a number.
+    who: all, conductor, near, far, or one of two commands: rdrecv, rdsend, rdcpd, rdcp. words: a command that is
+    put before theirs. No command starts conductor and near alone; they take limit and value, the name of an
+    RLIMIT_ and a number.
     kind: the errno that the limit causes. user: run all commands as this user. mute: the command can't print.
     may_die: the limit may kill the program."""
 
