@@ -27,4 +27,12 @@ bool sysfs_link(char *to, size_t size, const char *fmt, ...) __attribute__((form
 int sysfs_names(struct dirent ***names, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void sysfs_names_free(struct dirent **names, int count);
 
+/*
+ * For a process that will not see /sys any longer (chroot(2)): from sysfs_keep() on it keeps what
+ * it reads, and from sysfs_freeze() on these functions return that and nothing else. Call both
+ * before other threads run.
+ */
+void sysfs_keep(void);
+void sysfs_freeze(void);
+
 #endif
