@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include "misuse.h"
 
 static struct host the_host;
@@ -231,7 +232,11 @@ static bool read_personality(const char *name)
 static void read_host(void)
 {
 	char name[32] = "personality";
+	struct stat st;
 
+	/* A process that is confined to a directory sees no /sys, either. */
+	if (lstat(host_top(), &st) && errno == ENOENT)
+		return;
 	snprintf(the_host.top, sizeof the_host.top, "%s", host_top());
 	while (the_host.adapter_count < HOST_ADAPTERS && read_personality(name))
 		snprintf(name, sizeof name, "personality.%u", the_host.adapter_count);
@@ -253,7 +258,7 @@ const struct host *host_get(void)
 	if (!host_top())
 		return NULL;
 	pthread_once(&once, read_host);
-	return &the_host;
+	return the_host.adapter_count ? &the_host : NULL;
 }
 
 static bool is_same_ip(const struct host_address *a, const struct sockaddr *sa)

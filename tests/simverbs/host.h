@@ -98,7 +98,8 @@ struct host {
 	unsigned count;
 };
 
-/* NULL: there is no adapter. Ends the program if the directory is not as described. */
+/* NULL: there is no adapter, as where the directory cannot be seen. Ends the program if the
+ * directory is not as described. */
 const struct host *host_get(void);
 /* The directory that SIMVERBS names, NULL if none; reads nothing. */
 const char *host_top(void);

@@ -19,13 +19,26 @@ static void write_address(const struct sockaddr *sa, char *to, size_t size)
 		inet_ntop(AF_INET, &in4->sin_addr, to, (socklen_t)size);
 }
 
-void record_connection(struct rdma_cm_id *id, unsigned tos, const struct message_connect *request)
+static int record = -1;
+
+/* At once: the process may be confined to a directory later. */
+__attribute__((constructor)) static void open_record(void)
 {
 	const char *path = getenv("SIMVERBS_RECORD");
-	char from[64], to[64], line[160 + 2 * MESSAGE_PRIVATE];
-	int fd, used;
 
 	if (!path)
+		return;
+	record = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	if (record < 0)
+		misuse("SIMVERBS_RECORD=%s: %m", path);
+}
+
+void record_connection(struct rdma_cm_id *id, unsigned tos, const struct message_connect *request)
+{
+	char from[64], to[64], line[160 + 2 * MESSAGE_PRIVATE];
+	int used;
+
+	if (record < 0)
 		return;
 	write_address(&id->route.addr.src_addr, from, sizeof from);
 	write_address(&id->route.addr.dst_addr, to, sizeof to);
@@ -33,8 +46,6 @@ void record_connection(struct rdma_cm_id *id, unsigned tos, const struct message
 	for (unsigned i = 0; i < request->private_len; i++)
 		used += sprintf(line + used, "%02x", request->private_data[i]);
 	line[used++] = '\n';
-	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-	if (fd < 0 || write(fd, line, (size_t)used) != used)
-		misuse("SIMVERBS_RECORD=%s: %m", path);
-	close(fd);
+	if (write(record, line, (size_t)used) != used)
+		misuse("write SIMVERBS_RECORD: %m");
 }
