@@ -75,7 +75,8 @@ _sluice() {
 		;;
 	rdcpd)
 		files=''
-		options="--module= --config= --check-config --memory= --log-json --key-file= --secrets= --make-key= --port= --address= --ipv4 --ipv6 --verbose --quiet
+		options="--module= --config= --check-config --memory= --log-json --key-file= --secrets= --make-key= --port= --address= --transport= --port-range= --tos=
+			--ipv4 --ipv6 --verbose --quiet
 			--human-readable --help --version"
 		;;
 	rdsend) options="$_sluice_common $_sluice_keys --size=" ;;

@@ -140,6 +140,8 @@ int route_on_noroute(struct session *s, const struct frame *f)
 		session_nudge(s);
 	}
 	pthread_mutex_unlock(&s->lock);
+	if (fits && s->o.fixed && s->terms.want == TRANSPORT_RDMA)
+		return fail_as(OUT_TRANSPORT, "no RDMA connection to %s: %s", s->o.host, m.why);
 	if (fits && s->o.fixed)
 		return fail_as(
 			OUT_CONNECT,

@@ -24,6 +24,7 @@
 #include "session/channel/framer.h"
 #include "session/channel/key.h"
 #include "session/channel/openssl.h"
+#include "session/connect/early.h"
 
 enum {
 	UPDATE_MS = 250,
@@ -124,6 +125,10 @@ static int fill_guest_session(struct end *e, struct session_opts *so)
 
 	if (!g)
 		return 0;
+	if (g->tos)
+		so->tos = g->tos;
+	so->port_lo = g->port_lo;
+	so->port_hi = g->port_hi;
 	if (porter_new(so->tos, &e->porter))
 		return -1;
 	porter_use_door(e->porter, g->door, g->port);
@@ -529,6 +534,8 @@ static void end_free(struct end *e)
 	framer_wipe(&e->framer);
 	orders_free(&e->work.orders);
 	porter_free(e->porter);
+	if (e->guest)
+		early_close();
 }
 
 static int clone_socket;

@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "cmd/end/refusals.h"
 #include "lane/memlock.h"
+#include "session/connect/early.h"
 
 static bool has_chmod(const struct guest *g)
 {
@@ -93,6 +94,12 @@ static void lower_u32(uint32_t *value, uint64_t most)
 		*value = (uint32_t)most;
 }
 
+static void lower_lanes(uint16_t *lanes, unsigned most)
+{
+	if (*lanes > most)
+		*lanes = (uint16_t)most;
+}
+
 /* Until there is a session, nothing moves, either. */
 static void bound_times(const struct guest *g, struct msg_start *m)
 {
@@ -100,6 +107,21 @@ static void bound_times(const struct guest *g, struct msg_start *m)
 		lower_u32(&m->timeout_ms, g->idle_s * 1000ull);
 		lower_u32(&m->connect_timeout_ms, g->idle_s * 1000ull);
 	}
+}
+
+static int agree_transport(const struct guest *g, struct msg_start *m)
+{
+	if (m->want == TRANSPORT_SSH)
+		return fail_as(OUT_TRANSPORT, "rdcpd moves no data over ssh");
+	if (g->want != TRANSPORT_AUTO && m->want != TRANSPORT_AUTO && m->want != g->want)
+		return fail_as(OUT_TRANSPORT, "rdcpd moves data over %s only",
+			       g->want == TRANSPORT_RDMA ? "RDMA" : "TCP");
+	if (g->want != TRANSPORT_AUTO)
+		m->want = (uint8_t)g->want;
+	/* This many lanes have a place (session/connect/early.h). */
+	if (m->want != TRANSPORT_TCP)
+		lower_lanes(&m->lanes, EARLY_LANES);
+	return 0;
 }
 
 int guest_check(const struct guest *g, struct orders *o)
@@ -115,9 +137,8 @@ int guest_check(const struct guest *g, struct orders *o)
 			       g->module);
 	if (!orders_have(o, START_LISTENS))
 		return fail_as(OUT_USAGE, "rdcpd connects to no other host");
-	if (o->m.want != TRANSPORT_AUTO && o->m.want != TRANSPORT_TCP)
-		return fail_as(OUT_TRANSPORT, "rdcpd moves data over TCP only");
-	o->m.want = TRANSPORT_TCP;
+	if (agree_transport(g, &o->m))
+		return -1;
 	if (o->m.memory == 0 || o->m.memory > g->memory)
 		o->m.memory = g->memory;
 	bound_times(g, &o->m);

@@ -30,6 +30,10 @@ struct guest_record {
 struct guest {
 	int door; /* lanes come through this socket (session/connect/porter.h) */
 	unsigned port; /* of rdcpd */
+	/* what the daemon permits, and its RDMA listeners' ports and type of service (0: the
+	 * client's) */
+	enum transport want;
+	unsigned port_lo, port_hi, tos;
 	union address reached; /* where the client reached rdcpd */
 	bool one_address; /* lanes may come only there */
 	const char *module; /* name, for messages */

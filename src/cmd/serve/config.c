@@ -39,7 +39,10 @@ enum key_kind {
 	KEY_CHMOD,
 	KEY_REFUSED,
 	KEY_UID,
-	KEY_GID
+	KEY_GID,
+	KEY_TRANSPORT,
+	KEY_PORTS,
+	KEY_TOS
 };
 
 /* KEY_NO: yes means false. */
@@ -55,6 +58,9 @@ struct key_row {
 static const struct key_row key_rows[] = {
 	{"address", KEY_ADDRESS, DAEMON(address)},
 	{"port", KEY_PORT, DAEMON(port)},
+	{"port range", KEY_PORTS, DAEMON(transports)},
+	{"transport", KEY_TRANSPORT, DAEMON(transports.want)},
+	{"tos", KEY_TOS, DAEMON(transports.tos)},
 	{"key file", KEY_PATH, DAEMON(key_file)},
 	{"secrets file", KEY_PATH, DAEMON(secrets)},
 	{"max sessions", KEY_SESSIONS, DAEMON(limits.sessions)},
@@ -226,6 +232,35 @@ static int set_chmod(const char *value, char *to)
 		  : set_text(value, to, CHMOD_MAX);
 }
 
+static int set_transport(const char *value, enum transport *to)
+{
+	static const char *const words[] = {
+		[TRANSPORT_AUTO] = "auto", [TRANSPORT_RDMA] = "rdma", [TRANSPORT_TCP] = "tcp"};
+
+	for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
+		if (strcmp(value, words[i]) == 0) {
+			*to = i;
+			return 0;
+		}
+	return fail_as(OUT_USAGE, "%s is no transport: expected auto, rdma or tcp", value);
+}
+
+static int set_ports(const char *value, struct transports *to)
+{
+	return parse_ports(value, &to->port_lo, &to->port_hi)
+		       ? fail_as(OUT_USAGE, "%s is no range of ports, such as 7100-7199", value)
+		       : 0;
+}
+
+static int set_tos(const char *value, unsigned *to)
+{
+	return parse_tos(value, to) ? fail_as(OUT_USAGE,
+					      "%s is no type of service: expected 0 to 255, or a "
+					      "DSCP as af21, cs1, ef, le",
+					      value)
+				    : 0;
+}
+
 static int set_value(struct parser *p, const struct key_row *row, const char *value)
 {
 	char *at = (row->of_module ? (char *)p->module : (char *)p->c) + row->at;
@@ -267,6 +302,12 @@ static int set_value(struct parser *p, const struct key_row *row, const char *va
 		return refusals_parse(value, (uint64_t *)(void *)at);
 	case KEY_UID:
 		return account_set_user((struct run_as *)(void *)at, value);
+	case KEY_TRANSPORT:
+		return set_transport(value, (enum transport *)(void *)at);
+	case KEY_PORTS:
+		return set_ports(value, (struct transports *)(void *)at);
+	case KEY_TOS:
+		return set_tos(value, (unsigned *)(void *)at);
 	case KEY_GID:
 		return account_set_group((struct run_as *)(void *)at, value);
 	}
@@ -462,6 +503,7 @@ static int check_owner(int fd, const char *path)
 void config_init(struct config *c)
 {
 	c->drain_s = DRAIN_S;
+	c->transports.want = TRANSPORT_AUTO;
 }
 
 static int parse_text(const char *path, char *text, struct config *c)

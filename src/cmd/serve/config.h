@@ -8,6 +8,7 @@
 #include "cmd/cli/options.h"
 #include "cmd/serve/census.h"
 #include "cmd/serve/module.h"
+#include "cmd/serve/transports.h"
 
 enum { CONFIG_ADDRESS_MAX = 256 };
 enum { DRAIN_S = 600, DRAIN_S_MAX = 7 * 24 * 3600 }; /* of "drain limit" */
@@ -22,6 +23,7 @@ struct config {
 	struct module modules[MODULES_MAX];
 	unsigned module_count;
 	struct limits limits; /* 0: not given */
+	struct transports transports;
 	bool has_timeout;
 };
 

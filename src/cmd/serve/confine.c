@@ -7,10 +7,13 @@
 #include <linux/capability.h>
 #include <pwd.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
@@ -104,6 +107,106 @@ int confine_enter(const char *dir, const struct run_as *as, bool may_change)
 	if (account_enter(as) || drop_capabilities(geteuid() == 0 ? KEPT : 0))
 		return -1;
 	return sandbox_enter(may_change);
+}
+
+/* ---- with devices ---------------------------------------------------------------------------- */
+
+/* The process that changes the root directory for this one. */
+struct changer {
+	pid_t pid;
+	int talk; /* a byte asks for it, and one is the answer: errno, 0 if it is done */
+};
+
+struct changer_start {
+	int talk, others_end;
+};
+
+/* Runs in the process that shares the root and working directory with the one that it serves. */
+static int run_changer(void *arg)
+{
+	const struct changer_start *start = arg;
+	uint8_t byte;
+
+	close_fd(start->others_end);
+	if (read_full(start->talk, &byte, 1) != 1)
+		_exit(OUT_DONE);
+	byte = chroot(".") || chdir("/") ? (uint8_t)errno : 0;
+	(void)!write_full(start->talk, &byte, 1);
+	_exit(OUT_DONE);
+}
+
+static int start_changer(struct changer *c)
+{
+	static uint8_t stack[64 << 10] __attribute__((aligned(64)));
+	struct changer_start start;
+	int talk[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, talk))
+		return fail_as(OUT_START, "confine to a module: %m");
+	start = (struct changer_start){.talk = talk[1], .others_end = talk[0]};
+	c->pid = clone(run_changer, stack + sizeof stack, CLONE_FS | SIGCHLD, &start);
+	if (c->pid < 0)
+		fail_as(OUT_START, "start a process that confines this one: %m");
+	close_fd(talk[1]);
+	c->talk = talk[0];
+	if (c->pid < 0)
+		close_fd(c->talk);
+	return c->pid < 0 ? -1 : 0;
+}
+
+static int await_changer(struct changer *c, int ret)
+{
+	close_fd(c->talk);
+	while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	return ret;
+}
+
+static int change_root(struct changer *c, const char *dir)
+{
+	uint8_t byte = 0;
+
+	if (write_full(c->talk, &byte, 1) < 0 || read_full(c->talk, &byte, 1) != 1)
+		return fail_as(OUT_START, "confine to module %s: its helper is gone", dir);
+	errno = byte;
+	return byte ? fail("confine to module %s: %m", dir) : 0;
+}
+
+static bool may_change_root(void)
+{
+	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+	struct __user_cap_data_struct data[2] = {{0}};
+
+	return !capget(&head, data) && (data[0].effective & 1u << CAP_SYS_CHROOT);
+}
+
+/* Becomes what the module's sessions are, but for the root directory. */
+static int drop_privileges(const struct run_as *as, bool may_change, int module)
+{
+	if (account_enter(as) || drop_capabilities(geteuid() == 0 ? KEPT : 0))
+		return -1;
+	return sandbox_enter_early(may_change, module);
+}
+
+int confine_enter_late(const char *dir, const struct run_as *as, bool may_change,
+		       void (*open_devices)(void *ctx), void *ctx)
+{
+	int module = RETRIED(open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC)), ret = -1;
+	struct changer c = {.talk = -1};
+
+	load_databases();
+	if (module < 0 || fchdir(module))
+		ret = fail("open module %s: %m", dir);
+	else if ((may_change_root() || enter_namespace() == 0) && start_changer(&c) == 0) {
+		ret = drop_privileges(as, may_change, module);
+		if (!ret) {
+			open_devices(ctx);
+			ret = change_root(&c, dir);
+		}
+		ret = await_changer(&c, ret);
+	}
+	close_fd(module);
+	return ret;
 }
 
 int confine_to_nothing(void)

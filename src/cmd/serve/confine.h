@@ -20,6 +20,14 @@
 /* Becomes the account, too; NULL: stays who it is. Returns 0; or -1 with a failure, after which the
  * process must not serve anybody. */
 int confine_enter(const char *dir, const struct run_as *as, bool may_change);
+/*
+ * The same, for a process that has to open devices as the user that it becomes: open_devices() is
+ * called when its credentials are final, and before the directory becomes its root. Another
+ * process, which shares the root directory (CLONE_FS), keeps the privilege for that until then.
+ * With Landlock open_devices() can open what sandbox_enter_early() allows.
+ */
+int confine_enter_late(const char *dir, const struct run_as *as, bool may_change,
+		       void (*open_devices)(void *ctx), void *ctx);
 /* For a process that needs no file: if it is root's, it becomes nobody. Returns the same. */
 int confine_to_nothing(void);
 /* Tries it in a process of its own. Returns 0, or -1 with a failure that says what is missing. */

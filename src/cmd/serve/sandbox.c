@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/serve/sandbox.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdint.h>
 #include <sys/syscall.h>
@@ -80,18 +81,30 @@ static struct fence fence_of(int version)
 	return f;
 }
 
-/* Opens a gate in the fence: the root directory. */
-static int allow_root(int rules, uint64_t allowed)
-{
-	struct beneath b = {.allowed = allowed, .dir = RETRIED(open("/", O_PATH | O_CLOEXEC))};
-	int rc = b.dir < 0 || syscall(SYS_landlock_add_rule, rules, RULE_BENEATH, &b, 0);
+/* What stays allowed below a directory. */
+struct gate {
+	const char *path; /* NULL: dir */
+	int dir;
+	uint64_t allowed;
+};
 
-	close_fd(b.dir);
+/* Opens a gate in the fence. A directory that is not there needs none. */
+static int open_gate(int rules, const struct gate *g, uint64_t known)
+{
+	struct beneath b = {.allowed = g->allowed & known, .dir = g->dir};
+	int rc;
+
+	if (g->path)
+		b.dir = RETRIED(open(g->path, O_PATH | O_CLOEXEC));
+	if (b.dir < 0)
+		return g->path && errno == ENOENT ? 0 : -1;
+	rc = b.allowed ? (int)syscall(SYS_landlock_add_rule, rules, RULE_BENEATH, &b, 0) : 0;
+	if (g->path)
+		close_fd(b.dir);
 	return rc ? -1 : 0;
 }
 
-/* allowed: below the root directory. */
-static int put_up_fence(uint64_t allowed)
+static int put_up_fence(const struct gate *gates, unsigned count)
 {
 	int version = sandbox_version(), rules, rc;
 	struct fence f = fence_of(version);
@@ -99,20 +112,39 @@ static int put_up_fence(uint64_t allowed)
 	if (!version)
 		return 0;
 	rules = (int)syscall(SYS_landlock_create_ruleset, &f, sizeof f, 0);
-	rc = rules < 0 || (allowed && allow_root(rules, f.fs & allowed)) ||
-	     syscall(SYS_landlock_restrict_self, rules, 0);
-	if (rc)
-		fail_as(OUT_START, "confine with Landlock: %m");
+	rc = rules < 0;
+	for (unsigned i = 0; i < count && !rc; i++)
+		rc = open_gate(rules, &gates[i], f.fs);
+	if (rc || syscall(SYS_landlock_restrict_self, rules, 0))
+		rc = fail_as(OUT_START, "confine with Landlock: %m");
 	close_fd(rules);
-	return rc ? -1 : 0;
+	return rc;
+}
+
+static uint64_t allowed_in_module(bool may_change)
+{
+	return FS_LOOK | (may_change ? FS_CHANGE : 0);
 }
 
 int sandbox_enter(bool may_change)
 {
-	return put_up_fence(FS_LOOK | (may_change ? FS_CHANGE : 0));
+	const struct gate root = {.path = "/", .allowed = allowed_in_module(may_change)};
+
+	return put_up_fence(&root, 1);
+}
+
+int sandbox_enter_early(bool may_change, int dir)
+{
+	const struct gate gates[] = {
+		{.dir = dir, .allowed = allowed_in_module(may_change)},
+		{.path = "/sys", .allowed = FS_LOOK},
+		{.path = "/dev/infiniband", .allowed = FS_LOOK | FS_WRITE_FILE | FS_IOCTL_DEV},
+	};
+
+	return put_up_fence(gates, sizeof gates / sizeof *gates);
 }
 
 int sandbox_enter_empty(void)
 {
-	return put_up_fence(0);
+	return put_up_fence(NULL, 0);
 }

@@ -21,7 +21,10 @@ int sandbox_version(void);
  * gain privileges (PR_SET_NO_NEW_PRIVS). may_change: may write, make and remove files. Returns 0,
  * also without Landlock, or -1 with a failure. */
 int sandbox_enter(bool may_change);
-/* The same, and opens no file at all. */
+/* The same, for a process whose root will be the directory `dir' (a descriptor) only after it has
+ * opened RDMA adapters: until then it can also read /sys, and open what is in /dev/infiniband. */
+int sandbox_enter_early(bool may_change, int dir);
+/* As sandbox_enter(), and opens no file at all. */
 int sandbox_enter_empty(void);
 
 #endif

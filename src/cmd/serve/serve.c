@@ -17,12 +17,11 @@
 #include "cmd/serve/census.h"
 #include "cmd/serve/door.h"
 #include "cmd/serve/host_gate.h"
+#include "cmd/serve/listeners.h"
 #include "cmd/serve/notify.h"
 #include "cmd/serve/replay.h"
 #include "cmd/serve/session_child.h"
 #include "copy/io/floor.h"
-#include "lane/tcp/tcp_connect.h"
-#include "session/connect/offer_place.h"
 #include "session/connect/strangers.h"
 
 enum {
@@ -42,7 +41,7 @@ struct client {
 };
 
 struct service {
-	const struct server *server;
+	struct server *server;
 	struct strangers strangers;
 	struct admission admission;
 	struct census census;
@@ -107,50 +106,12 @@ static void restore_signals(void)
 	set_handler(SIGCHLD, SIG_DFL);
 }
 
-/* ---- listeners ----------------------------------------------------------------------------- */
-
-static int listen_at(struct server *s, const union address *at)
-{
-	unsigned port;
-	int fd = tcp_listen(at, s->port, s->port, 0, &port);
-
-	if (fd < 0)
-		return -1;
-	s->listeners[s->listener_count++] = fd;
-	s->port = port;
-	return 0;
-}
-
-int serve_listen(struct server *s)
-{
-	union address any4 = {.in4 = {.sin_family = AF_INET}};
-	union address any6 = {.in6 = {.sin6_family = AF_INET6}};
-	const char *address = s->settings->address;
-	union address only;
-
-	take_signals();
-	s->board = floor_make_board();
-	if (s->board < 0)
-		return -1;
-	s->port = s->settings->port;
-	s->one_address = address[0] != '\0';
-	if (s->one_address)
-		return offer_place_resolve(address, s->family, &only) ? -1 : listen_at(s, &only);
-	if (s->family != AF_INET6 && listen_at(s, &any4))
-		return -1;
-	/* A host may have no IPv6. */
-	if (s->family != AF_INET && listen_at(s, &any6) && s->family == AF_INET6)
-		return -1;
-	return 0;
-}
-
 /* ---- clients --------------------------------------------------------------------------------- */
 
 /* Nothing of the parent's stays open in a child but its client's connection and its door. */
 static void close_others(struct service *v, int fd, int door)
 {
-	for (unsigned i = 0; i < v->server->listener_count; i++)
-		close_fd(v->server->listeners[i]);
+	listeners_close(v->server);
 	for (unsigned i = 0; i < v->count; i++)
 		close_fd(v->clients[i].door);
 	for (unsigned i = 0; i < v->strangers.count; i++)
@@ -172,6 +133,8 @@ static _Noreturn void run_child(struct service *v, int fd, const int door[2])
 		.board = v->server->board,
 		.one_address = v->server->one_address,
 		.idle_s = v->server->settings->limits.idle_s,
+		.transports = v->server->settings->transports,
+		.family = v->server->family,
 		.json = v->server->json,
 	};
 
@@ -485,6 +448,8 @@ static int reload_settings(struct server *s)
 	}
 	if (strcmp(fresh->address, s->settings->address) != 0 || fresh->port != s->settings->port)
 		log_warn("address and port change only when rdcpd starts again");
+	if (fresh->transports.tos != s->settings->transports.tos)
+		listeners_set_tos(s, fresh->transports.tos);
 	settings_free(s->settings);
 	s->settings = fresh;
 	log_info("loaded the settings again: %u module%s", fresh->module_count,
@@ -561,6 +526,13 @@ static void stop_clients(struct service *v)
 		drop_client(v, 0);
 }
 
+int serve_listen(struct server *s)
+{
+	take_signals();
+	s->board = floor_make_board();
+	return s->board < 0 ? -1 : listeners_open(s);
+}
+
 int serve_run(struct server *s)
 {
 	static struct service v;
@@ -580,8 +552,7 @@ int serve_run(struct server *s)
 	}
 	strangers_close(&v.strangers);
 	stop_clients(&v);
-	while (s->listener_count > 0)
-		close_fd(s->listeners[--s->listener_count]);
+	listeners_close(s);
 	close_fd(s->board);
 	return 0;
 }

@@ -24,6 +24,7 @@
 #include "cmd/serve/transfer_log.h"
 #include "copy/io/floor.h"
 #include "session/channel/framer.h"
+#include "session/connect/early.h"
 #include "session/connect/strangers.h"
 
 enum { MODULE_MS = 10000, REFUSAL_MS = 1000 };
@@ -184,6 +185,20 @@ static void set_floor(const struct session_child *c, const struct module *m)
 	floor_set(&f);
 }
 
+static void open_adapters(void *ctx)
+{
+	const struct session_child *c = ctx;
+
+	early_open(c->family);
+}
+
+static int confine_guest(struct session_child *c, const struct module *m, bool may_change)
+{
+	if (c->transports.want != TRANSPORT_TCP && early_read())
+		return confine_enter_late(m->path, &m->account, may_change, open_adapters, c);
+	return confine_enter(m->path, &m->account, may_change);
+}
+
 /* Runs in the end's own process. */
 static int run_guest(struct session_child *c, struct admitted *a, int in, int out)
 {
@@ -195,6 +210,10 @@ static int run_guest(struct session_child *c, struct admitted *a, int in, int ou
 		may = module_rights(m, a->user);
 	g->door = c->door;
 	g->port = c->port;
+	g->want = c->transports.want;
+	g->port_lo = c->transports.port_lo;
+	g->port_hi = c->transports.port_hi;
+	g->tos = c->transports.tos;
 	g->one_address = c->one_address;
 	g->idle_s = c->idle_s;
 	g->module = a->module.name;
@@ -209,7 +228,7 @@ static int run_guest(struct session_child *c, struct admitted *a, int in, int ou
 	} else if (module_admit(m, a->user, &a->peer)) {
 		log_warn("rejected %s: %s", a->from, failed()->text);
 		g->refusal = *failed();
-	} else if (confine_enter(m->path, &m->account, may.write || may.delete)) {
+	} else if (confine_guest(c, m, may.write || may.delete)) {
 		log_at(LOG_ERROR, "%s", failed()->text);
 		g->refusal = *failed();
 	} else {

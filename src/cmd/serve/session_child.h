@@ -9,6 +9,7 @@
  */
 
 #include "cmd/serve/module.h"
+#include "cmd/serve/transports.h"
 #include "session/channel/key_ring.h"
 
 struct session_child {
@@ -20,6 +21,8 @@ struct session_child {
 	unsigned port;
 	bool one_address; /* rdcpd listens at one only */
 	unsigned idle_s; /* struct guest */
+	struct transports transports;
+	int family; /* AF_INET, AF_INET6, or 0 for both */
 	int board; /* struct floor */
 	unsigned slot; /* census.h; once rdcpd has admitted the client */
 	bool json; /* log lines are JSON */

@@ -8,6 +8,7 @@
 #include "cmd/cli/options.h"
 #include "cmd/serve/census.h"
 #include "cmd/serve/module.h"
+#include "cmd/serve/transports.h"
 #include "session/channel/key_ring.h"
 
 struct settings {
@@ -18,6 +19,7 @@ struct settings {
 	unsigned port;
 	struct host_rules allow, deny; /* of addresses, for all modules */
 	struct limits limits;
+	struct transports transports;
 	unsigned drain_s; /* how long sessions may go on after SIGTERM */
 };
 
@@ -28,6 +30,8 @@ int settings_load(const struct options *o, struct settings **out);
 /* Sets the limits to what they are without any configuration, but for options. Returns 0, or -1
  * with a failure. */
 int settings_take_limits(struct settings *s, const struct options *o);
+/* The same for how sessions move data. */
+void settings_take_transports(struct settings *s, const struct options *o);
 /* Wipes the keys. s may be NULL. */
 void settings_free(struct settings *s);
 

@@ -70,8 +70,7 @@ static void free_wire(struct verbs *v)
 	verbs_unequip(v);
 	if (v->id)
 		rdma_destroy_id(v->id);
-	if (v->events)
-		rdma_destroy_event_channel(v->events);
+	verbs_channel_close(v->events);
 	close_fd(v->wake);
 	free(v->posted);
 	free(v->arrivals);

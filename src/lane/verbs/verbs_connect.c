@@ -169,7 +169,7 @@ static void name_wire(struct verbs *v)
 
 int verbs_open_id(struct verbs *v)
 {
-	v->events = rdma_create_event_channel();
+	v->events = verbs_channel_open();
 	if (!v->events)
 		return fail_as(OUT_TRANSPORT, "connect to %s: open /dev/infiniband/rdma_cm: %m",
 			       v->peer);

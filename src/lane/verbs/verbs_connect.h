@@ -19,6 +19,19 @@ bool verbs_present(char *why, size_t size);
 bool verbs_behind(const union address *addr);
 
 /*
+ * For a process that cannot open devices for ever, because it will be confined to a directory. The
+ * kernel takes requests only with the credentials with which the device was opened. So:
+ *
+ * verbs_load() loads the drivers, while the process can still open their files. verbs_reserve()
+ * opens the adapters of its `count' addresses and event channels for as many lanes and listeners,
+ * once its credentials are final. From then on this process opens nothing more, and verbs_present()
+ * returns what it was then. verbs_release() closes the channels that nothing uses.
+ */
+void verbs_load(void);
+void verbs_reserve(const union address *at, unsigned count, unsigned lanes);
+void verbs_release(void);
+
+/*
  * Resolves and connects to one listener, from one of this host's addresses (NULL: as routing
  * chooses). Returns 0; -1 with a failure; DIAL_AGAIN with a failure if another attempt, of a new
  * epoch, may succeed soon: an address or route was not found, or the request had no answer for as

@@ -6,8 +6,9 @@
  * A wire over RDMA verbs. Shared by verbs.c (moves blocks), verbs_op.c (the operation that moves
  * them), verbs_equip.c (queues and memory), verbs_prepare.c (memory that is registered before),
  * verbs_connect.c (connects), verbs_options.c (times and retries), verbs_event.c (events of the
- * connection manager), verbs_async.c (events of adapters), verbs_fail.c (why a wire broke) and
- * verbs_listen.c (finds callers). For the files of this folder only.
+ * connection manager), verbs_async.c (events of adapters), verbs_channel.c (event channels),
+ * verbs_fail.c (why a wire broke) and verbs_listen.c (finds callers). For the files of this folder
+ * only.
  *
  * A wire has one RC queue pair on one librdmacm id, one completion queue for both directions, and
  * one protection domain. Blocks go as SENDs into posted receives, and no memory is registered for
@@ -285,6 +286,15 @@ void verbs_take_prepared(struct verbs *v, struct verbs **prepared);
  * gigabytes takes seconds. A ring whose key the peer may have is not kept (see above). Keeps this
  * thread's failure. */
 void verbs_keep_memory(struct verbs *v, struct verbs **prepared);
+
+/* ---- verbs_channel.c ---- */
+
+/* An event channel, or NULL with errno; a confined process has those that it reserved. No id may be
+ * left when one is closed. NULL: nothing is closed. */
+struct rdma_event_channel *verbs_channel_open(void);
+void verbs_channel_close(struct rdma_event_channel *c);
+/* Whether verbs_reserve() was called; then, what verbs_present() returned. */
+bool verbs_is_reserved(bool *present, char *why, size_t size);
 
 /* ---- verbs_connect.c ---- */
 

@@ -64,8 +64,11 @@ static void count_devices(unsigned *devices, unsigned *active)
 bool verbs_present(char *why, size_t size)
 {
 	unsigned devices, active;
+	bool present;
 	int fd;
 
+	if (verbs_is_reserved(&present, why, size))
+		return present;
 	count_devices(&devices, &active);
 	if (!devices) {
 		snprintf(why, size, "no RDMA device");
@@ -117,12 +120,13 @@ bool verbs_behind(const union address *addr)
 	struct rdma_event_channel *events;
 	struct rdma_cm_id *id;
 	unsigned devices, active;
-	bool behind = false;
+	bool behind = false, present;
 
 	count_devices(&devices, &active);
-	if (!active || access(cm_device, R_OK | W_OK))
+	if (verbs_is_reserved(&present, NULL, 0) ? !present
+						 : !active || access(cm_device, R_OK | W_OK))
 		return false;
-	events = rdma_create_event_channel();
+	events = verbs_channel_open();
 	if (!events) {
 		warn_unknown(cm_device);
 		return false;
@@ -133,7 +137,7 @@ bool verbs_behind(const union address *addr)
 		behind = can_bind(id, addr);
 		rdma_destroy_id(id);
 	}
-	rdma_destroy_event_channel(events);
+	verbs_channel_close(events);
 	return behind;
 }
 
@@ -214,7 +218,7 @@ int verbs_listen(const union address *addr, unsigned lo, unsigned hi, unsigned t
 	if (!v)
 		return fail_as(OUT_MEMORY, "listen for RDMA: %m");
 	address_text(addr, v->where, sizeof v->where);
-	v->events = rdma_create_event_channel();
+	v->events = verbs_channel_open();
 	if (!v->events || set_nonblocking(v->events->fd)) {
 		fail_as(OUT_TRANSPORT, "listen for RDMA at %s: %s: %m", v->where, cm_device);
 		goto failed;
@@ -239,8 +243,7 @@ void verbs_unlisten(struct verbs_listener *v)
 		return;
 	if (v->id)
 		rdma_destroy_id(v->id);
-	if (v->events)
-		rdma_destroy_event_channel(v->events);
+	verbs_channel_close(v->events);
 	free(v);
 }
 
@@ -272,8 +275,7 @@ void verbs_caller_free(struct verbs_caller *c)
 		return;
 	if (c->id)
 		rdma_destroy_id(c->id);
-	if (c->events)
-		rdma_destroy_event_channel(c->events);
+	verbs_channel_close(c->events);
 	free(c);
 }
 
@@ -309,7 +311,7 @@ static struct verbs_caller *make_caller(struct rdma_cm_id *id, const struct lane
 	}
 	c->id = id;
 	c->request = *request;
-	c->events = rdma_create_event_channel();
+	c->events = verbs_channel_open();
 	/* Migrate here, not in the lane's thread: during the migration no other thread may read
 	 * the listener's channel. */
 	if (!c->events || set_nonblocking(c->events->fd) || rdma_migrate_id(id, c->events)) {

@@ -41,7 +41,7 @@ static void plain_orders_are_taken(void **state)
 	plain(ROLE_SINK);
 	strcpy(o.m.target, "a/b..c/..d");
 	assert_int_equal(guest_check(&anything, &o), 0);
-	assert_int_equal(o.m.want, TRANSPORT_TCP);
+	assert_int_equal(o.m.want, TRANSPORT_AUTO);
 	assert_int_equal(o.m.flags, START_LISTENS);
 	assert_true(o.m.memory < UINT64_MAX);
 	plain(ROLE_SOURCE);
@@ -173,17 +173,50 @@ static void modules_limit_the_role(void **state)
 	assert_int_equal(failed()->code, OUT_NO_SOURCE);
 }
 
-static void lanes_come_to_it_over_tcp(void **state)
+static void lanes_come_to_it(void **state)
 {
 	(void)state;
 	plain(ROLE_SINK);
 	o.m.flags = START_FAR;
 	refused(OUT_USAGE, "connects to no other host");
 	plain(ROLE_SINK);
-	o.m.want = TRANSPORT_RDMA;
-	refused(OUT_TRANSPORT, "TCP only");
 	o.m.want = TRANSPORT_SSH;
-	refused(OUT_TRANSPORT, "TCP only");
+	refused(OUT_TRANSPORT, "no data over ssh");
+}
+
+static void the_daemon_chooses_transports(void **state)
+{
+	static const enum transport tcp = TRANSPORT_TCP, rdma = TRANSPORT_RDMA;
+	static const struct {
+		enum transport daemon, client, got;
+	} cases[] = {
+		{TRANSPORT_AUTO, TRANSPORT_AUTO, TRANSPORT_AUTO},
+		{TRANSPORT_AUTO, rdma, rdma},
+		{TRANSPORT_AUTO, tcp, tcp},
+		{rdma, TRANSPORT_AUTO, rdma},
+		{tcp, TRANSPORT_AUTO, tcp},
+		{tcp, tcp, tcp},
+	};
+	struct guest before = anything;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
+		plain(ROLE_SINK);
+		anything.want = cases[i].daemon;
+		o.m.want = (uint8_t)cases[i].client;
+		o.m.lanes = 40;
+		assert_int_equal(guest_check(&anything, &o), 0);
+		assert_int_equal(o.m.want, cases[i].got);
+		assert_int_equal(o.m.lanes, cases[i].got == tcp ? 40 : 16);
+	}
+	plain(ROLE_SINK);
+	o.m.want = TRANSPORT_RDMA;
+	refused(OUT_TRANSPORT, "over TCP only");
+	anything.want = TRANSPORT_RDMA;
+	plain(ROLE_SINK);
+	o.m.want = TRANSPORT_TCP;
+	refused(OUT_TRANSPORT, "over RDMA only");
+	anything = before;
 }
 
 static void options_of_the_module_are_refused(void **state)
@@ -244,7 +277,8 @@ int main(void)
 		cmocka_unit_test(a_sink_takes_no_owners),
 		cmocka_unit_test(names_stay_in_the_module),
 		cmocka_unit_test(modules_limit_the_role),
-		cmocka_unit_test(lanes_come_to_it_over_tcp),
+		cmocka_unit_test(lanes_come_to_it),
+		cmocka_unit_test(the_daemon_chooses_transports),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -100,6 +100,43 @@ static void run_confined(bool may_change, void (*work)(int outside))
 	assert_int_equal(status, 0);
 }
 
+/* What a process may do before the module is its root. */
+static void open_devices(void *called)
+{
+	*(bool *)called = true;
+	NEED(chroot(".") == -1 && errno == EPERM);
+	NEED(prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1);
+	NEED(opens(AT_FDCWD, "/sys"));
+	NEED(opens(AT_FDCWD, "file"));
+	NEED(!sandbox_version() || (!opens(AT_FDCWD, "/etc/passwd") && errno == EACCES));
+}
+
+static void run_confined_late(bool may_change, void (*work)(int outside))
+{
+	int status, outside = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	pid_t pid = fork();
+
+	assert_true(outside >= 0 && pid >= 0);
+	if (pid == 0) {
+		bool called = false;
+
+		alarm(20);
+		if (confine_check(module, NULL))
+			_exit(CANNOT);
+		NEED(confine_enter_late(module, NULL, may_change, open_devices, &called) == 0);
+		NEED(called);
+		/* The process that changed the root directory is gone. */
+		NEED(waitpid(-1, NULL, 0) == -1 && errno == ECHILD);
+		work(outside);
+		_exit(0);
+	}
+	close(outside);
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT)
+		skip();
+	assert_int_equal(status, 0);
+}
+
 static void work_inside(int outside)
 {
 	(void)outside;
@@ -170,6 +207,17 @@ static void test_nothing_changes_in_a_read_only_module(void **state)
 	run_confined(false, change_module);
 }
 
+static void test_a_late_root_confines_as_well(void **state)
+{
+	(void)state;
+	run_confined_late(true, work_inside);
+	run_confined_late(true, look_outside);
+	if (!sandbox_version())
+		return;
+	run_confined_late(true, use_descriptor);
+	run_confined_late(false, change_module);
+}
+
 static void connect_out(int outside)
 {
 	struct sockaddr_in to = {.sin_family = AF_INET,
@@ -212,6 +260,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_work_inside_a_module_goes_on, begin, end),
+		cmocka_unit_test_setup_teardown(test_a_late_root_confines_as_well, begin, end),
 		cmocka_unit_test_setup_teardown(test_no_name_leads_outside, begin, end),
 		cmocka_unit_test_setup_teardown(test_a_descriptor_from_outside_opens_nothing, begin,
 						end),
