@@ -131,12 +131,13 @@ def test_the_end_is_confined(bench, daemon, tmp_path):
 
 
 def test_a_lane_reconnects(bench, tmp_path):
-    daemon = Daemon(bench, tmp_path)
+    breaks = {"SLUICE_FAULT": "break:lane=0,block=5,times=1;break:lane=1,block=7,times=2"}
+    daemon = Daemon(bench, tmp_path, env=breaks)
     (tmp_path / "in").write_bytes(pattern(60 << 20))
     for what, where in (("in", daemon.url("rw/")), (daemon.url("rw/in"), "out")):
-        client = {"SLUICE_FAULT": "break:lane=0,block=5,times=1;break:lane=1,block=7,times=2"}
-        r = bench.run(daemon.argv("-v", "-v", "--transport=rdma", "--lanes=2", what, where), cwd=tmp_path, env=client)
+        r = bench.run(daemon.argv("-v", "-v", "--transport=rdma", "--lanes=2", what, where), cwd=tmp_path, env=breaks)
         assert r.code == 0 and "over rdma" in r.errors(), r.errors()
+        assert "lane 0 epoch 1: rdma" in r.errors() and "lane 1 epoch 1: rdma" in r.errors(), r.errors()
     assert (tmp_path / "out").read_bytes() == pattern(60 << 20)
 
 

@@ -338,7 +338,8 @@ class Served(Copy):
 
     def commands(self, bin_):
         words = [re.sub(r"rdma:(\w+@)?", r"rdma://\g<1>127.0.0.1:PORT/", w) for w in self.words]
-        return [self.rdcpd(bin_), [*self.client, str(bin_ / "rdcp"), *TIMES, "--rsh", RSH, "--rdcp-path", str(bin_ / "rdcp"), "--key-file=" + self.key_file, *words]]
+        how = ["--transport=" + self.transport] if self.adapter else []
+        return [self.rdcpd(bin_), [*self.client, str(bin_ / "rdcp"), *how, *TIMES, "--rsh", RSH, "--rdcp-path", str(bin_ / "rdcp"), "--key-file=" + self.key_file, *words]]
 
 
 for _way, _from, _to in (("push", "", "far:"), ("pull", "far:", ""), ("local", "", "")):
@@ -919,6 +920,8 @@ class OnAdapter(Copy):
         super().__init__("%s-%s" % (kind, name), words, make, adapter=adapter, transport=transport, **facts)
 
 
+Served("roce-daemon-push", ["-a", "s/", "rdma:t/"], few_over, adapter=ROCE, transport="auto")
+Served("iwarp-daemon-pull", ["-a", "rdma:s/", "t"], few_over, adapter=IWARP, transport="rdma")
 OnAdapter(ROCE, "auto", "push", ["s/f", "far:t/f"], one_file)
 OnAdapter(IWARP, "rdma", "push", ["s/f", "far:t/f"], one_file)
 OnAdapter(ROCE, "rdma", "tree", ["-a", "--tos=ef", "s/", "far:t"], few_over)

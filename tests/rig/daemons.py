@@ -28,6 +28,8 @@ def private_memory(pid):
 class Daemon:
     """A rdcpd that serves three modules: rw, ro and wo."""
 
+    at = HERE
+
     def __init__(self, bench, tmp_path, *options, **how):
         tmp_path.mkdir(exist_ok=True)
         self.bench, self.tmp, self.key = bench, tmp_path, tmp_path / "key"
@@ -42,7 +44,7 @@ class Daemon:
         self.port = int(self.run.expect("listening on").rsplit(":", 1)[1])
 
     def url(self, path):
-        return "rdma://%s:%d/%s" % (HERE, self.port, path)
+        return "rdma://%s:%d/%s" % (self.at, self.port, path)
 
     def argv(self, *args, key=None):
         return [program("rdcp"), "--key-file", key or self.key, *args]
@@ -89,9 +91,11 @@ class Daemon:
 
 
 class Configured(Daemon):
-    """A rdcpd with a file. text: its modules; keys: further keys of the daemon; {tmp} stands for the test's directory."""
+    """A rdcpd with a file. text: its modules; keys: further keys of the daemon; {tmp} stands for the test's directory.
+    at: its address."""
 
-    def __init__(self, bench, tmp_path, text, *options, keys="", **how):
+    def __init__(self, bench, tmp_path, text, *options, keys="", at=HERE, **how):
+        self.at = at
         self.bench, self.tmp, self.key, self.file = bench, tmp_path, tmp_path / "key", tmp_path / "rdcpd.conf"
         if not self.key.exists():
             assert bench.run([program("rdcpd"), "--make-key", self.key]).code == 0
@@ -99,10 +103,10 @@ class Configured(Daemon):
         self.run = bench.start([program("rdcpd"), "--config", self.file, "-v", *options], **how)
         self.port = int(self.run.expect("listening on").rsplit(":", 1)[1])
 
-    def write(self, text, head="address = 127.0.0.1\nport = 0\nkey file = {tmp}/key\n"):
+    def write(self, text, head="address = {at}\nport = 0\nkey file = {tmp}/key\n"):
         for name in re.findall(r"^ *path *= *\{tmp\}/(\w+)", text, re.M):
             (self.tmp / name).mkdir(exist_ok=True)
-        self.file.write_text((head + text).replace("{tmp}", str(self.tmp)))
+        self.file.write_text((head + text).replace("{tmp}", str(self.tmp)).replace("{at}", self.at))
 
     def reload(self, text, **how):
         self.write(text, **how)
