@@ -111,28 +111,30 @@ int confine_enter(const char *dir, const struct run_as *as, bool may_change)
 
 /* ---- with devices ---------------------------------------------------------------------------- */
 
-/* The process that changes the root directory for this one. */
+/* The process that changes the root directory for this one: when it gets a byte, and its exit code
+ * is the errno. */
 struct changer {
 	pid_t pid;
-	int talk; /* a byte asks for it, and one is the answer: errno, 0 if it is done */
+	int talk;
 };
 
 struct changer_start {
 	int talk, others_end;
 };
 
-/* Runs in the process that shares the root and working directory with the one that it serves. */
+/* Shares the root and working directory with the process that it serves. */
 static int run_changer(void *arg)
 {
 	const struct changer_start *start = arg;
 	uint8_t byte;
+	ssize_t n;
 
 	close_fd(start->others_end);
-	if (read_full(start->talk, &byte, 1) != 1)
-		_exit(OUT_DONE);
-	byte = chroot(".") || chdir("/") ? (uint8_t)errno : 0;
-	(void)!write_full(start->talk, &byte, 1);
-	_exit(OUT_DONE);
+	n = read_full(start->talk, &byte, 1);
+	/* The other process gave up. */
+	if (n == 0)
+		return 0;
+	return n < 0 || chroot(".") || chdir("/") ? errno : 0;
 }
 
 static int start_changer(struct changer *c)
@@ -144,32 +146,36 @@ static int start_changer(struct changer *c)
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, talk))
 		return fail_as(OUT_START, "confine to a module: %m");
 	start = (struct changer_start){.talk = talk[1], .others_end = talk[0]};
-	c->pid = clone(run_changer, stack + sizeof stack, CLONE_FS | SIGCHLD, &start);
-	if (c->pid < 0)
-		fail_as(OUT_START, "start a process that confines this one: %m");
-	close_fd(talk[1]);
 	c->talk = talk[0];
-	if (c->pid < 0)
+	c->pid = clone(run_changer, stack + sizeof stack, CLONE_FS | SIGCHLD, &start);
+	if (c->pid < 0) {
+		fail_as(OUT_START, "start a process that confines this one: %m");
 		close_fd(c->talk);
+	}
+	close_fd(talk[1]);
 	return c->pid < 0 ? -1 : 0;
 }
 
-static int await_changer(struct changer *c, int ret)
+/* Returns the errno of the process, 0 if it did what it was asked for. */
+static int await_changer(struct changer *c)
 {
+	int status, rc;
+
 	close_fd(c->talk);
-	while (waitpid(c->pid, NULL, 0) < 0 && errno == EINTR)
+	while ((rc = waitpid(c->pid, &status, 0)) < 0 && errno == EINTR)
 		;
-	return ret;
+	if (rc < 0)
+		return errno;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : ESRCH;
 }
 
 static int change_root(struct changer *c, const char *dir)
 {
 	uint8_t byte = 0;
+	int err = write_full(c->talk, &byte, 1) < 0 ? errno : 0, others = await_changer(c);
 
-	if (write_full(c->talk, &byte, 1) < 0 || read_full(c->talk, &byte, 1) != 1)
-		return fail_as(OUT_START, "confine to module %s: its helper is gone", dir);
-	errno = byte;
-	return byte ? fail("confine to module %s: %m", dir) : 0;
+	errno = err ? err : others;
+	return errno ? fail("confine to module %s: %m", dir) : 0;
 }
 
 static bool may_change_root(void)
@@ -191,19 +197,21 @@ static int drop_privileges(const struct run_as *as, bool may_change, int module)
 int confine_enter_late(const char *dir, const struct run_as *as, bool may_change,
 		       void (*open_devices)(void *ctx), void *ctx)
 {
-	int module = RETRIED(open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC)), ret = -1;
 	struct changer c = {.talk = -1};
+	int module, ret = -1;
 
 	load_databases();
+	module = RETRIED(open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC));
 	if (module < 0 || fchdir(module))
 		ret = fail("open module %s: %m", dir);
 	else if ((may_change_root() || enter_namespace() == 0) && start_changer(&c) == 0) {
 		ret = drop_privileges(as, may_change, module);
-		if (!ret) {
+		if (ret) {
+			(void)await_changer(&c);
+		} else {
 			open_devices(ctx);
 			ret = change_root(&c, dir);
 		}
-		ret = await_changer(&c, ret);
 	}
 	close_fd(module);
 	return ret;
