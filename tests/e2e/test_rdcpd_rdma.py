@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from daemons import HERE, Configured, Daemon
-from hosts import IWARP, RSH, as_nobody, leftovers, open_up, pattern, program, wait_until
+from hosts import BIN, IWARP, RSH, as_nobody, leftovers, open_up, pattern, program, wait_until
 
 pytestmark = [pytest.mark.needs("sim", why="rdcpd listens on loopback, where only simulated adapters are"), pytest.mark.lanes]
 
@@ -33,6 +33,8 @@ def public(tmp_path):
 
 def unprivileged(bench, tmp, memlock=None):
     """A rdcpd of another user, who has a copy of the key; {daemon}.mine is the client's."""
+    if BIN.parent.name == "tsan":
+        pytest.skip("ThreadSanitizer has a thread of its own")
     mine = tmp / "mine"
     assert bench.run([program("rdcpd"), "--make-key", mine]).code == 0
     shutil.copy(mine, tmp / "key")
@@ -84,11 +86,13 @@ def test_a_module_of_another_user(bench, public, tmp_path):
 
 
 @pytest.mark.needs("root", why="only root can become another user")
+@pytest.mark.may_skip("any", "a process with several threads, as under ThreadSanitizer, makes no user namespace")
 def test_an_unprivileged_rdcpd(bench, public, tmp_path):
     in_both_directions(unprivileged(bench, tmp_path), tmp_path, "--transport=rdma")
 
 
 @pytest.mark.needs("root", why="only root can become another user")
+@pytest.mark.may_skip("any", "a process with several threads, as under ThreadSanitizer, makes no user namespace")
 def test_little_locked_memory(bench, public, tmp_path):
     daemon = unprivileged(bench, tmp_path, memlock=64 << 10)
     (tmp_path / "in").write_bytes(pattern(SIZE))

@@ -13,7 +13,7 @@ import pytest
 from arena import SOON, Store, ends, fails, manifest, play, take_all
 from daemons import HERE, private_memory
 from doors import STRANGERS, knock, shown_out
-from hosts import COUNT, SLOW, program, share, wait_until
+from hosts import COUNT, SLOW, program, share, simulated, wait_until
 from processes import descendants
 from test_hostile_start import STARTS
 
@@ -29,7 +29,7 @@ SECRET = b"beside the target"   # what arena.py puts there
 class Served:
     """A rdcpd on the arena: its module rw is the target, and ro has files to read. Nothing else is theirs."""
 
-    def __init__(self, arena):
+    def __init__(self, arena, env=None):
         self.arena, top = arena, arena.top
         self.key_file = top / "key"
         assert arena.bench.run([program("rdcpd"), "--make-key", self.key_file]).code == 0
@@ -40,7 +40,7 @@ class Served:
         for module in ("ro", "target"):
             self.plant(top / module)
         self.run = arena.bench.start([program("rdcpd"), "--key-file", self.key_file, "--port=0", "--address", HERE, "-v",
-                                      "--module=rw=%s:rw" % arena.target, "--module=ro=%s" % (top / "ro")], env=arena.env())
+                                      "--module=rw=%s:rw" % arena.target, "--module=ro=%s" % (top / "ro")], env={**arena.env(), **(env or {})})
         self.port = int(self.run.expect("listening on").rsplit(":", 1)[1])
         arena.before = manifest(top, arena.target)
         self.bystander = self.guest(SINK, target="bystander").orders()
@@ -319,9 +319,70 @@ REFUSED = {
     **{flag + "-of-a-source": (SOURCE, dict(flags=[flag]), 1) for flag in (
         "STDIO", "MEMORY", "UNCHECKED", "PROBE", "SCRATCH", "REMOVE_SOURCE", "XATTRS_ALL")},
     "chown": (SINK, dict(chown="0:0"), 1), "not-listening": (SINK, dict(listens=False), 1),
-    "rdma": (SINK, dict(want=RDMA), 43), "ssh": (SINK, dict(want=SSH), 43), "writes": (SINK, dict(module="ro"), 11),
+    "ssh": (SINK, dict(want=SSH), 43), "writes": (SINK, dict(module="ro"), 11),
     "PROBE-and-SCRATCH": (SINK, dict(flags=["PROBE", "SCRATCH"]), 1),
 }
+
+
+# ---- where the daemon has an adapter -----------------------------------------------------------------------------
+
+AUTO, TCP = 0, 2
+# What a client says that claims to have an adapter, too.
+CLAIM = dict(lockable=peer.U64, no_rdma="", want=AUTO)
+QUICK = dict(timeout_ms=2000, connect_timeout_ms=2000)
+
+
+@pytest.fixture
+def equipped(arena):
+    s = Served(arena, env=simulated("connectx-roce"))
+    yield s
+    s.settle()
+
+
+def claimed(served, want=AUTO, **how):
+    e = served.sink(target="new", want=want, **QUICK, **how).orders()
+    e.hello(**{**CLAIM, "want": want})
+    return e
+
+
+def test_a_client_that_takes_tcp_beside_an_adapter(equipped):
+    e = claimed(equipped)
+    assert {p["transport"] for p in e.offered()["places"]} == {RDMA, TCP}
+    lane = e.dial()
+    e.frames.send("CHOICE", transport=TCP, why="as I like it")
+    complete(e, lane)
+    assert (equipped.arena.target / "new").read_bytes() == b"good"
+
+
+def test_clients_that_choose_rdma_and_bring_no_lane(equipped):
+    sessions = [claimed(equipped) for _ in range(3)]
+    for e in sessions:
+        e.offered()
+        e.frames.send("CHOICE", transport=RDMA, why="")
+    for e in sessions:
+        fails(e, 30, 35, 44)
+    assert in_the_target(equipped) == ["f"]
+
+
+def test_rdma_that_is_demanded_and_not_used(equipped):
+    e = equipped.sink(target="new", want=RDMA, **QUICK).orders()
+    e.hello(want=RDMA)
+    fails(e, 43)
+    e = claimed(equipped, RDMA)
+    assert {p["transport"] for p in e.frames.expect("OFFER")["places"]} == {RDMA}
+    e.frames.send("CHOICE", transport=TCP, why="")
+    fails(e, 12)
+    e = claimed(equipped, RDMA)
+    e.frames.expect("OFFER")
+    e.frames.send("NOROUTE", round=0, why="I do not like these")
+    fails(e, 43)
+    assert in_the_target(equipped) == ["f"]
+
+
+def test_a_client_without_an_adapter_demands_rdma(served):
+    e = served.sink(want=RDMA, **QUICK).orders()
+    e.hello(**{**CLAIM, "want": RDMA})
+    fails(e, 43)
 
 
 def test_orders_that_a_module_does_not_permit(served):
