@@ -78,26 +78,9 @@ static int end(void **state)
 	return system(command);
 }
 
-/* Runs it in a confined process. Skips the test if a process cannot be confined here. */
-static void run_confined(bool may_change, void (*work)(int outside))
+static void enter(bool may_change)
 {
-	int status, outside = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	pid_t pid = fork();
-
-	assert_true(outside >= 0 && pid >= 0);
-	if (pid == 0) {
-		alarm(20);
-		if (confine_check(module, NULL))
-			_exit(CANNOT);
-		NEED(confine_enter(module, NULL, may_change) == 0);
-		work(outside);
-		_exit(0);
-	}
-	close(outside);
-	assert_int_equal(waitpid(pid, &status, 0), pid);
-	if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT)
-		skip();
-	assert_int_equal(status, 0);
+	NEED(confine_enter(module, NULL, may_change) == 0);
 }
 
 /* What a process may do before the module is its root. */
@@ -111,22 +94,29 @@ static void open_devices(void *called)
 	NEED(!sandbox_version() || (!opens(AT_FDCWD, "/etc/passwd") && errno == EACCES));
 }
 
-static void run_confined_late(bool may_change, void (*work)(int outside))
+static void enter_late(bool may_change)
+{
+	bool called = false;
+
+	NEED(confine_enter_late(module, NULL, may_change, open_devices, &called) == 0);
+	NEED(called);
+	/* The process that changed the root directory is gone. */
+	NEED(waitpid(-1, NULL, 0) == -1 && errno == ECHILD);
+}
+
+/* Runs it in a process that `confine' has confined. Skips the test if a process cannot be confined
+ * here. */
+static void run_in(void (*confine)(bool may_change), bool may_change, void (*work)(int outside))
 {
 	int status, outside = open(top, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	pid_t pid = fork();
 
 	assert_true(outside >= 0 && pid >= 0);
 	if (pid == 0) {
-		bool called = false;
-
 		alarm(20);
 		if (confine_check(module, NULL))
 			_exit(CANNOT);
-		NEED(confine_enter_late(module, NULL, may_change, open_devices, &called) == 0);
-		NEED(called);
-		/* The process that changed the root directory is gone. */
-		NEED(waitpid(-1, NULL, 0) == -1 && errno == ECHILD);
+		confine(may_change);
 		work(outside);
 		_exit(0);
 	}
@@ -135,6 +125,16 @@ static void run_confined_late(bool may_change, void (*work)(int outside))
 	if (WIFEXITED(status) && WEXITSTATUS(status) == CANNOT)
 		skip();
 	assert_int_equal(status, 0);
+}
+
+static void run_confined(bool may_change, void (*work)(int outside))
+{
+	run_in(enter, may_change, work);
+}
+
+static void run_confined_late(bool may_change, void (*work)(int outside))
+{
+	run_in(enter_late, may_change, work);
 }
 
 static void work_inside(int outside)
