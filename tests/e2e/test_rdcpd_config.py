@@ -51,6 +51,17 @@ def test_options_come_before_the_file_and_add_modules(bench, tmp_path):
     assert r.code == 1 and "module data is given twice" in r.errors()
 
 
+@pytest.mark.parametrize("option", ["auto", "tcp"])
+def test_a_transport_that_an_option_names_comes_before_that_of_the_file(bench, tmp_path, option):
+    """No adapter is here: rdma alone serves nobody."""
+    d = Configured(bench, tmp_path, "[m]\npath = {tmp}/m\nread only = no\n", "--transport=" + option, keys="transport = rdma\n")
+    r = d.copy("-v", "key", d.url("m/"))
+    assert r.code == 0 and "over tcp" in r.errors(), r.errors()
+    d.reload("transport = rdma\n[m]\npath = {tmp}/m\nread only = no\n")
+    d.run.expect("loaded the settings again")
+    assert d.copy("key", d.url("m/")).code == 0
+
+
 ERRORS = {
     "unknown": ("pot = 1\n", 1, 'unknown key "pot"'),
     "no-value": ("port =\n", 1, '"port" has no value'),

@@ -195,15 +195,23 @@ def test_a_rdcpd_for_one_transport(bench, tmp_path):
     assert r.code == 43, r.errors()
 
 
-def test_the_type_of_service(bench, tmp_path):
+# A key, an option, and what holds.
+SERVICES = {"option": ("", "--tos=af21", "72"), "file": ("tos = af21", None, "72"), "both": ("tos = cs1", "--tos=af21", "72"),
+            "zero": ("tos = cs1", "--tos=0", "0")}
+
+
+@pytest.mark.parametrize("given", SERVICES)
+def test_the_type_of_service(bench, tmp_path, given):
     """Over RoCE packets of both ends have that of the end that connects, over iWARP each end's own."""
     record = tmp_path / "record"
-    daemon = Daemon(bench, tmp_path, "--tos=af21", env={"SIMVERBS_RECORD": str(record)})
+    key, option, ours = SERVICES[given]
+    daemon = Configured(bench, tmp_path, MODULES % "", *[option] if option else [], keys=key + "\n",
+                        env={"SIMVERBS_RECORD": str(record)})
     (tmp_path / "in").write_bytes(pattern(SIZE))
     r = bench.run(daemon.argv("--transport=rdma", "--tos=0x20", "in", daemon.url("rw/")), cwd=tmp_path,
                   env={"SIMVERBS_RECORD": str(record)})
     assert r.code == 0, r.errors()
-    assert {line.split()[2] for line in record.read_text().splitlines()} == ({"72", "32"} if IWARP else {"32"})
+    assert {line.split()[2] for line in record.read_text().splitlines()} == ({ours, "32"} if IWARP else {"32"})
 
 
 def test_reload(bench, tmp_path):

@@ -27,6 +27,7 @@ static void set_defaults(struct options *o, enum program program)
 	o->key.fd = -1;
 	o->wait_ms = -1;
 	o->measure.ms = MEASURE_MS;
+	o->network.want = program == RDCPD ? TRANSPORT_NOT_GIVEN : TRANSPORT_AUTO;
 	o->serve.port = program == RDCPD ? PORT_NOT_GIVEN : DAEMON_PORT;
 	o->remote.ssh = "ssh";
 	o->remote.rdcp_path = "rdcp";

@@ -68,7 +68,7 @@ struct remote_options {
 };
 struct network_options {
 	unsigned family; /* 4, 6, or 0 for both */
-	unsigned want; /* enum transport */
+	unsigned want; /* enum transport; rdcpd: or TRANSPORT_NOT_GIVEN */
 	uint64_t bwlimit; /* bytes per second; 0: unlimited */
 	const char *address; /* or "" */
 	unsigned port_lo, port_hi;
@@ -100,7 +100,9 @@ struct key_options {
 enum {
 	MODULES_MAX = OPTION_LIST_MAX,
 	DAEMON_PORT = 10470 /* hdrdmacp's */,
-	PORT_NOT_GIVEN = 1 << 16
+	/* of rdcpd, whose file may give them */
+	PORT_NOT_GIVEN = 1 << 16,
+	TRANSPORT_NOT_GIVEN = 255
 };
 struct serve_options {
 	struct option_list modules; /* rdcpd */

@@ -51,7 +51,7 @@ int alone_load(const struct options *o, struct alone_key *key, struct settings *
 	snprintf(s->address, sizeof s->address, "%s", o->network.address);
 	s->port = o->serve.port != PORT_NOT_GIVEN ? o->serve.port : DAEMON_PORT;
 	s->drain_s = DRAIN_S;
-	settings_take_transports(s, o);
+	settings_take_transports(s, o, &(struct transports){.want = TRANSPORT_AUTO});
 	s->module_count = 1;
 	if (settings_take_limits(s, o) || open_directory(&s->modules[0]) ||
 	    make_key(key, &s->keys)) {

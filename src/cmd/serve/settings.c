@@ -124,30 +124,21 @@ static int take_limits(struct settings *s, const struct options *o, const struct
 	return 0;
 }
 
-void settings_take_transports(struct settings *s, const struct options *o)
+void settings_take_transports(struct settings *s, const struct options *o,
+			      const struct transports *otherwise)
 {
-	s->transports = (struct transports){
-		.want = o->network.want,
-		.port_lo = o->network.port_lo,
-		.port_hi = o->network.port_hi,
-		.tos = o->network.tos,
-	};
-}
-
-static void take_transports(struct settings *s, const struct options *o, const struct config *c)
-{
+	const struct network_options *n = &o->network;
 	struct transports *t = &s->transports;
 
-	settings_take_transports(s, o);
-	/* auto is also what holds without the option. */
-	if (t->want == TRANSPORT_AUTO)
-		t->want = c->transports.want;
-	if (!t->port_lo) {
-		t->port_lo = c->transports.port_lo;
-		t->port_hi = c->transports.port_hi;
+	*t = *otherwise;
+	if (n->want != TRANSPORT_NOT_GIVEN)
+		t->want = n->want;
+	if (n->tos)
+		t->tos = n->tos;
+	if (n->port_lo) {
+		t->port_lo = n->port_lo;
+		t->port_hi = n->port_hi;
 	}
-	if (!t->tos)
-		t->tos = c->transports.tos;
 }
 
 static int fill_settings(struct settings *s, const struct options *o, struct config *c)
@@ -165,7 +156,7 @@ static int fill_settings(struct settings *s, const struct options *o, struct con
 	s->drain_s = c->drain_s;
 	s->allow = c->allow;
 	s->deny = c->deny;
-	take_transports(s, o, c);
+	settings_take_transports(s, o, &c->transports);
 	note_fault(&f, take_limits(s, o, c));
 	add_modules(s, o, c, &f);
 	add_keys(s, choose_text(o->key.file, c->key_file), choose_text(o->key.secrets, c->secrets),

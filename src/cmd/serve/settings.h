@@ -30,8 +30,9 @@ int settings_load(const struct options *o, struct settings **out);
 /* Sets the limits to what they are without any configuration, but for options. Returns 0, or -1
  * with a failure. */
 int settings_take_limits(struct settings *s, const struct options *o);
-/* The same for how sessions move data. */
-void settings_take_transports(struct settings *s, const struct options *o);
+/* How sessions move data: what the options leave open is as in otherwise. */
+void settings_take_transports(struct settings *s, const struct options *o,
+			      const struct transports *otherwise);
 /* Wipes the keys. s may be NULL. */
 void settings_free(struct settings *s);
 
