@@ -25,12 +25,12 @@
 #include "session/connect/strangers.h"
 
 enum {
-	CHECK_MS = 250,
+	CHECK_MS = 250, /* a signal that arrives just before poll(2) does not end it */
 	RETRY_MS = 20, /* after poll(2) failed */
 	MESSAGES_MOST = 16, /* of one client in a turn */
 	WARN_MS = 10000, /* between two warnings of the same kind */
 	STOP_MS = 10000, /* more than the processes of sessions take to end */
-	/* a signal that arrives just before poll(2) does not end it */ LANE_BYTE = 'S'
+	LANE_BYTE = 'S', /* the first one of a LANE_HELLO */
 };
 
 struct client {
