@@ -33,10 +33,18 @@ def machine():
         ", emulated by QEMU" if os.environ.get("SLUICE_LAB") else "")
 
 
-def report(what, figures, note="", unit="GB/s", digits=3):
+def ratio_of(ours, theirs, rounds):
+    """How many times theirs ours is. rounds: of the values of each round, as in_rounds() has them, which a machine whose
+    speed changes falsifies less than a ratio of medians."""
+    if rounds:
+        return statistics.median(a / b for a, b in zip(ours, theirs))
+    return statistics.median(ours or [0]) / statistics.median(theirs)
+
+
+def report(what, figures, note="", unit="GB/s", digits=3, rounds=False):
     """Prints a line for each entry of figures, {program: [rate, …]}, with the ratio to the first one, Sluice."""
     print("\n%s%s" % (what, "  (%s)" % note if note else ""))
-    ours = statistics.median(next(iter(figures.values())) or [0])
+    ours = next(iter(figures.values()))
     for who, values in figures.items():
         if not values:
             print("  %-38s not run" % who)
@@ -44,8 +52,8 @@ def report(what, figures, note="", unit="GB/s", digits=3):
         m = statistics.median(values)
         print("  %-38s %8.*f %s  [%s]%s" % (
             who, digits, m, unit, " ".join("%.*f" % (digits, v) for v in values),
-            "" if who == next(iter(figures)) else "   ours is %.2f times this" % (ours / m)))
-    RESULTS.append({"what": what, "note": note, "unit": unit, "figures": figures})
+            "" if who == next(iter(figures)) else "   ours is %.2f times this" % ratio_of(ours, values, rounds)))
+    RESULTS.append({"what": what, "note": note, "unit": unit, **({"rounds": True} if rounds else {}), "figures": figures})
     sys.stdout.flush()
 
 
@@ -110,6 +118,12 @@ def in_turn(runs, who):
             if v:
                 got[name].append(v)
     return got
+
+
+def in_rounds(runs, who):
+    """As in_turn(), without the rounds in which one failed: the n-th results of all are those of one round."""
+    rounds = [{name: fn() for name, fn in who.items()} for _ in range(runs)]
+    return {name: [r[name] for r in rounds if all(r.values())] for name in who}
 
 
 def stream_peer(listen, send, size):

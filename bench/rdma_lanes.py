@@ -2,30 +2,42 @@
 """Lanes over a simulated adapter beside the least that moves messages over it (send_loop), for bench/run. Each end is
 a process; only ratios within one run are meaningful."""
 
+import contextlib
 import os
 import re
 import subprocess
 import sys
+import tempfile
 
-from cost import ADAPTER, simulated_host
-from measure import BIN, free_port, in_turn, not_run, report
+from measure import BIN, ROOT, free_port, in_rounds, not_run, report
 
+ADAPTER = "connectx-roce"
 FOR_SECONDS = ("--seconds", 1, "--settle", 0.2)
 WHERE = "simulated %s" % ADAPTER
 LOOP = "loop of SENDs"
 
 
-def start(env, program, *args):
-    return subprocess.Popen([str(BIN / "bench" / program), *map(str, args)], env={**os.environ, **env}, stdout=subprocess.PIPE,
+@contextlib.contextmanager
+def simulated_host(*link):
+    """Yields the environment for programs that shall use a simulated adapter at 127.0.0.1. link: words of make_host.py"""
+    with tempfile.TemporaryDirectory() as host:
+        subprocess.run([ROOT / "tests/simverbs/make_host.py", ADAPTER, host, "--address=127.0.0.1", *link], check=True)
+        yield {"SIMVERBS": host, "LD_LIBRARY_PATH": str(BIN / "tests/simverbs")}
+
+
+def start(env, *argv):
+    return subprocess.Popen([str(a) for a in argv], env={**os.environ, **env}, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)
 
 
-def pair(env, program, *args):
-    """Runs a source and a sink. Returns (GB/s, processor seconds of both); None if one failed."""
+def pair(env, program, *args, build=BIN, wrapped=None):
+    """Runs a source and a sink. Returns (GB/s, processor seconds of both); None if one failed. wrapped: {end: the command
+    that starts its program}"""
+    wrapped = wrapped or {"source": (), "sink": ()}
     where = ("--rdma", "127.0.0.1", "--port", free_port(), *args)
-    sink = start(env, program, "--sink", *where)
+    sink = start(env, *wrapped["sink"], build / "bench" / program, "--sink", *where)
     sink.stdout.readline()
-    source = start(env, program, "--source", *where)
+    source = start(env, *wrapped["source"], build / "bench" / program, "--source", *where)
     said, cpu = source.stdout.read() + source.stderr.read(), 0
     for p in (source, sink):
         _, status, used = os.wait4(p.pid, 0)
@@ -45,43 +57,58 @@ def measured(env, blocks, depth, argv):
     return (many[0], (many[1] - few[1]) / blocks) if few and many else None
 
 
-def rates_in_pairs(env, runs, who):
-    got = in_turn(runs, {name: lambda argv=argv: pair(env, *argv, *FOR_SECONDS) for name, argv in who.items()})
-    return {name: [r[0] for r in results] for name, results in got.items()}
+def shape_of(kib, depth):
+    return "--block-kib", kib, "--depth", depth
+
+
+def rate_report(what, figures, kib):
+    """Of {who: [GB/s]}; small blocks by number."""
+    if kib < 64:
+        figures = {who: [r * 1e9 / (kib << 10) for r in rates] for who, rates in figures.items()}
+        report(what, figures, unit="blocks/s", digits=0, rounds=True)
+    else:
+        report(what, figures, rounds=True)
 
 
 def beside_loop(env, runs, kib, depth, blocks):
-    shape = ("--block-kib", kib, "--depth", depth)
-    who = {"lanes": ("lane_bench", "--lanes", 1, "--no-check", *shape),
-           LOOP: ("send_loop", *shape)}
-    got = in_turn(runs, {name: lambda argv=argv: measured(env, blocks, depth, argv) for name, argv in who.items()})
-    what = "One lane and a loop of SENDs, %d blocks of %d KiB, %s" % (depth, kib, WHERE)
-    size = kib << 10
-    if kib < 64:
-        report(what, {who: [r[0] * 1e9 / size for r in values] for who, values in got.items()}, unit="blocks/s", digits=0)
-    else:
-        report(what, {who: [r[0] for r in values] for who, values in got.items()})
+    who = {"lanes": ("lane_bench", "--lanes", 1, "--no-check", *shape_of(kib, depth)),
+           LOOP: ("send_loop", *shape_of(kib, depth))}
+    got = in_rounds(runs, {name: lambda argv=argv: measured(env, blocks, depth, argv) for name, argv in who.items()})
+    rate_report("One lane and a loop of SENDs, %d blocks of %d KiB, %s" % (depth, kib, WHERE),
+                {who: [r[0] for r in values] for who, values in got.items()}, kib)
     report("Processor time of both ends, a block, of these", {
-        who: [r[1] * 1e6 for r in values] for who, values in got.items()}, unit="us", digits=2)
+        who: [r[1] * 1e6 for r in values] for who, values in got.items()}, unit="us", digits=2, rounds=True)
+
+
+def rates(env, runs, who):
+    got = in_rounds(runs, {name: lambda argv=argv: pair(env, *argv, *FOR_SECONDS) for name, argv in who.items()})
+    return {name: [r[0] for r in results] for name, results in got.items()}
 
 
 def by_number(env, runs):
-    report("Lanes of 12 blocks of 256 KiB, %s" % WHERE, rates_in_pairs(env, runs, {
-        "lanes: %d" % n: ("lane_bench", "--lanes", n, "--no-check") for n in (1, 2, 3, 4, 6, 8)}))
+    for n in (1, 2, 4, 8):
+        lanes, loops = "lanes: %d" % n, "loops of SENDs: %d" % n
+        report("%d queue pairs, 12 blocks of 256 KiB each, %s" % (n, WHERE), rates(env, runs, {
+            lanes: ("lane_bench", "--lanes", n, "--no-check"), loops: ("send_loop", "--pairs", n)}), rounds=True)
 
 
 def by_operation(env, runs):
+    """A lane by each operation, a loop of the same, and of WRITEs alone, as ib_write_bw has them."""
+    peers = {"send": LOOP, "write-imm": "loop of WRITEs WITH IMMEDIATE", "write-send": "loop of WRITEs and SENDs"}
     for kib, depth in ((256, 12), (4, 128)):
-        report("Two lanes by --rdma-op, blocks of %d KiB, %s" % (kib, WHERE), rates_in_pairs(env, runs, {
-            op: ("lane_bench", "--lanes", 2, "--no-check", "--block-kib", kib, "--depth", depth, "--rdma-op", op)
-            for op in ("send", "write-imm", "write-send")}))
+        for op, loop in peers.items():
+            who = {"lanes: %s" % op: ("lane_bench", "--lanes", 1, "--no-check", "--rdma-op", op), loop: ("send_loop", "--op", op)}
+            if op == "write-send":
+                who["loop of WRITEs alone"] = ("send_loop", "--op", "write")
+            rate_report("One lane by --rdma-op=%s, blocks of %d KiB, %s" % (op, kib, WHERE), rates(env, runs, {
+                name: (*argv, *shape_of(kib, depth)) for name, argv in who.items()}), kib)
 
 
 def rdma_lanes(runs):
     if not (BIN / "bench/send_loop").exists():
         return not_run("Lanes over a simulated adapter", "a build without rdma-core")
     with simulated_host() as env:
-        for kib, depth, blocks in ((256, 12, 2000), (1024, 14, 500), (4, 128, 40000)):
+        for kib, depth, blocks in ((256, 12, 8000), (1024, 14, 2000), (4, 128, 160000)):
             beside_loop(env, runs, kib, depth, blocks)
         by_number(env, runs)
         by_operation(env, runs)
