@@ -8,10 +8,13 @@ import time
 
 import pytest
 
-from hosts import COUNT, leftovers, pattern, wait_until
+from hosts import COUNT, DEMAND, leftovers, pattern, wait_until
 from processes import descendants
 
-pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+pytestmark = [
+    pytest.mark.needs("loopback", why="rdcpd is at loopback; test_rdcpd_verbs.py is about every kind of verbs"),
+    pytest.mark.moves_blocks,
+]
 MIB = 1 << 20
 ENOUGH = 16 * MIB  # for a share to mean something
 
@@ -38,7 +41,7 @@ def test_64_clients_at_once(bench, daemon, tmp_path):
         target = tmp_path / "rw" / source.name if push else tmp_path / ("out%d" % i)
         copies += [(path, target / path.relative_to(source)) for path in files]
         words = [source, daemon.url("rw/")] if push else [daemon.url("ro/%s" % source.name), target]
-        runs.append(bench.start(daemon.argv("-r", *words), cwd=tmp_path))
+        runs.append(bench.start(daemon.argv("-r", DEMAND, *words), cwd=tmp_path))
     assert [r.wait(120) for r in runs] == [0] * 64, [r.errors() for r in runs if r.proc.poll()]
     for source, target in copies:
         assert source.read_bytes() == target.read_bytes(), target
@@ -53,7 +56,7 @@ def shares(bench, daemon, tmp_path, count):
     runs = []
     for i in range(count):
         words = [daemon.url("ro/many"), "to%d" % i] if i % 2 else ["many", daemon.url("rw/to/%d" % i)]
-        runs.append(bench.start(daemon.argv("-r", "--lanes=1", "--sparse", *words), cwd=tmp_path))
+        runs.append(bench.start(daemon.argv("-r", DEMAND, "--lanes=1", "--sparse", *words), cwd=tmp_path))
     pushes = [r for i, r in enumerate(runs) if not i % 2]
 
     def moved():

@@ -11,19 +11,22 @@ import pytest
 from daemons import HERE
 from doors import files_of
 from floods import ADDRESSES, RATE, Flood
-from hosts import COUNT, SLOW, wait_until
+from hosts import COUNT, DEMAND, SLOW, wait_until
 
 SECONDS = 3 if COUNT == 1 else 60
 CROWD = 1000
 COST_MAX = 64 << 10
-pytestmark = pytest.mark.needs("tcp", why="strangers come from addresses of loopback")
+pytestmark = [
+    pytest.mark.needs("loopback", why="strangers come from addresses of loopback"),
+    pytest.mark.moves_blocks,
+]
 
 
 def is_served(daemon, what=""):
     """The connection has 2 s, however many others there are. Only a flood of processes, which needs the key, may delay it
     for longer: it takes a processor, and on a busy machine there is none."""
     seconds = 10 if what == "whole" else 2
-    r = daemon.copy("--connect-timeout=%d" % (seconds * SLOW), "in", daemon.url("rw/"))
+    r = daemon.copy(DEMAND, "--connect-timeout=%d" % (seconds * SLOW), "in", daemon.url("rw/"))
     assert r.code == 0, r.errors()
 
 

@@ -9,13 +9,17 @@ import time
 import pytest
 
 from daemons import private_memory
-from hosts import COUNT, leftovers, pattern, wait_until
+from hosts import COUNT, DEMAND, RDMA, leftovers, pattern, wait_until
 from processes import descendants
 
-SECONDS = 6 if COUNT == 1 else 300
+SECONDS = (10 if RDMA else 30) if COUNT == 1 else 300
 AT_ONCE = 6
 TARGETS = 12
-pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+pytestmark = [
+    pytest.mark.needs("loopback", why="rdcpd is at loopback; test_rdcpd_verbs.py is about every kind of verbs"),
+    pytest.mark.moves_blocks,
+    pytest.mark.first,
+]
 
 
 class Clients:
@@ -40,7 +44,7 @@ class Clients:
 
     def start(self, n):
         slow = self.rng.choice([[], ["--bwlimit=20M"], ["--bwlimit=60M"]])
-        return self.bench.start(self.daemon.argv("-r", *slow, *self.words(n)), cwd=self.tmp)
+        return self.bench.start(self.daemon.argv("-r", DEMAND, *slow, *self.words(n)), cwd=self.tmp)
 
     def kill(self, r):
         """All of the client, or one of its processes, or it stops for a moment before."""
@@ -84,7 +88,7 @@ class Clients:
         for n, (r, _) in list(self.running.items()):
             r.wait(60)
         for n in range(TARGETS):
-            r = self.daemon.copy("-r", *self.words(n))
+            r = self.daemon.copy("-r", DEMAND, *self.words(n))
             assert r.code == 0, r.errors()
             self.check(n)
 
@@ -94,7 +98,7 @@ def test_nothing_of_killed_clients_stays(bench, daemon, tmp_path):
     print("seed %d" % seed)
     clients = Clients(bench, daemon, tmp_path, seed)
     parent = daemon.run.proc.pid
-    assert daemon.copy("-r", *clients.words(0)).code == 0
+    assert daemon.copy("-r", DEMAND, *clients.words(0)).code == 0
     wait_until(lambda: daemon.children() == [])
     before = daemon.descriptors(), private_memory(parent)
     end = time.monotonic() + SECONDS

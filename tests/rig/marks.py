@@ -25,13 +25,14 @@ NEEDS = {
     "kernel verbs": (TRANSPORT not in ("tcp", "sim"), ["any"]),
     "verbs": (TRANSPORT != "tcp", ["any"]),
     "tcp": (TRANSPORT == "tcp", ["any"]),
+    "loopback": (TRANSPORT in ("tcp", "sim"), ["any"]),
     "rxe": (TRANSPORT == "rxe", ["any"]),
     "siw": (TRANSPORT == "siw", ["any"]),
     "iwarp": (IWARP, ["any"]),
     "sim": (TRANSPORT == "sim", ["any"]),
 }
 # SLUICE_TRANSPORT decides these: where the transport fits, no skip is declared.
-CHOSEN = {"kernel verbs", "verbs", "tcp", "rxe", "siw", "iwarp", "sim", "lab"}
+CHOSEN = {"kernel verbs", "verbs", "tcp", "loopback", "rxe", "siw", "iwarp", "sim", "lab"}
 KINDS = {"any", "host", "lab", "rdma", "no-rdma", "root", "user"}
 
 
