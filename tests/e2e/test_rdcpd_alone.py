@@ -10,7 +10,7 @@ import pytest
 
 from hosts import leftovers, program, wait_until
 
-pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+pytestmark = pytest.mark.needs("tcp", why="over TCP; test_rdcpd_rdma.py has what an adapter can change")
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ sys.path.insert(0, str(ROOT / "tests" / "hostile"))
 import tls  # noqa: E402
 import wire  # noqa: E402
 
-pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+pytestmark = pytest.mark.needs("tcp", why="over TCP; test_rdcpd_rdma.py has what an adapter can change")
 
 MODULES = """
 [public]

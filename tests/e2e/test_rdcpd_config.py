@@ -10,7 +10,7 @@ import pytest
 from daemons import HERE, Configured
 from hosts import ROOT, as_nobody, open_up, pattern, program, wait_until
 
-pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+pytestmark = pytest.mark.needs("tcp", why="over TCP; test_rdcpd_rdma.py has what an adapter can change")
 
 MODULES = """
 # a comment

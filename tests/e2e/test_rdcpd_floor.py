@@ -9,7 +9,7 @@ from daemons import Configured
 from file_systems import EXT4, mounted, mounted_image
 from hosts import leftovers, pattern, wait_until
 
-pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+pytestmark = pytest.mark.needs("tcp", why="over TCP; test_rdcpd_rdma.py has what an adapter can change")
 MAY_NOT_MOUNT = "to mount takes root, and a container that may"
 NEEDS_ROOT = pytest.mark.needs("root", why="it takes root to mount")
 MIB = 1 << 20

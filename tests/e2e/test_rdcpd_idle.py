@@ -13,7 +13,7 @@ from hosts import COUNT, SLOW, leftovers, pattern, wait_until
 
 from peer import SINK, Guest, dir_record, small_records
 
-pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+pytestmark = pytest.mark.needs("tcp", why="over TCP; test_rdcpd_rdma.py has what an adapter can change")
 DATA = "[data]\npath = {tmp}/data\nread only = no\n"
 MIB = 1 << 20
 

@@ -11,7 +11,7 @@ import pytest
 from daemons import HERE, Configured
 from hosts import SLOW, pattern, program, share, wait_until
 
-pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+pytestmark = pytest.mark.needs("tcp", why="over TCP; test_rdcpd_rdma.py has what an adapter can change")
 MIB = 1 << 20
 DATA = "[data]\npath = {tmp}/data\nread only = no\n"
 

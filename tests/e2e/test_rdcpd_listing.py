@@ -13,7 +13,7 @@ import pytest
 from daemons import HERE, private_memory
 from hosts import program, wait_until
 
-pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+pytestmark = pytest.mark.needs("tcp", why="over TCP; test_rdcpd_rdma.py has what an adapter can change")
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from daemons import HERE, Daemon
 from hosts import ROOT, pattern, program, wait_until
 
-pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+pytestmark = pytest.mark.needs("tcp", why="over TCP; test_rdcpd_rdma.py has what an adapter can change")
 NAMES = ["v", "type", "time", "from", "user", "module", "direction", "path", "files", "bytes", "seconds", "transport", "code",
          "signal", "reason"]
 

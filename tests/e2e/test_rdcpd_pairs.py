@@ -15,7 +15,7 @@ from daemons import HERE, Daemon
 from hosts import RSH, SLOW, leftovers, pattern, program, wait_until
 from processes import children
 
-pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+pytestmark = pytest.mark.needs("tcp", why="over TCP; test_rdcpd_rdma.py has what an adapter can change")
 
 
 class Pair:

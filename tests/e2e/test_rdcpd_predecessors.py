@@ -15,7 +15,7 @@ from file_systems import mounted
 from hosts import SLOW, leftovers, pattern, program, wait_until
 from processes import descendants
 
-pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+pytestmark = pytest.mark.needs("tcp", why="over TCP; test_rdcpd_rdma.py has what an adapter can change")
 BIG = 8 << 20
 MAY_NOT_MOUNT = "to mount takes root, and a container that may"
 

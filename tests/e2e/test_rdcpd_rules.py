@@ -13,7 +13,7 @@ from daemons import HERE, Configured
 from hosts import ROOT, SLOW, program, wait_until
 from processes import descendants
 
-pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+pytestmark = pytest.mark.needs("tcp", why="over TCP; test_rdcpd_rdma.py has what an adapter can change")
 
 
 def modes(top):

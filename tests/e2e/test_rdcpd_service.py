@@ -15,7 +15,7 @@ import pytest
 from daemons import HERE, Configured
 from hosts import BIN, ROOT, SLOW, pattern, program, wait_until
 
-pytestmark = pytest.mark.needs("tcp", why="rdcpd moves data over TCP")
+pytestmark = pytest.mark.needs("tcp", why="over TCP; test_rdcpd_rdma.py has what an adapter can change")
 MODULE = "[m]\npath = {tmp}/m\nread only = no\n"
 
 
