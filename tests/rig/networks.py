@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Network namespaces for one test. Making them needs root, and a container that permits it."""
 
+import ctypes
+import os
 import socket
 import subprocess
+import threading
 import uuid
+
+CLONE_NEWNET = 0x40000000
 
 
 def free_port():
@@ -17,6 +22,7 @@ class Networks:
 
     def __init__(self, count=2):
         self.names = ["sl" + uuid.uuid4().hex[:8] for _ in range(count)]
+        self.forwarders = []
 
     def make(self):
         """Makes the namespaces, each with loopback. Returns False if they cannot be made here."""
@@ -27,6 +33,8 @@ class Networks:
         return True
 
     def remove(self):
+        for forwarder in self.forwarders:
+            forwarder.server.close()
         for name in self.names:
             subprocess.run(["ip", "netns", "del", name], capture_output=True)
 
@@ -45,7 +53,67 @@ class Networks:
             assert self.ip(i, "addr", "add", "%s.%d/24" % (subnet, i + 1), "dev", "v0")
             assert self.ip(i, "link", "set", "v0", "up")
 
+    def forward(self, outside, inside, to):
+        """Returns a port of loopback in one namespace that leads to an address in another one."""
+        self.forwarders.append(Forwarder(self.names[outside], self.names[inside], to))
+        return self.forwarders[-1].port
+
     def shape(self, *words):
         """Sets a queueing discipline in both directions. Returns whether this kernel can do that."""
         return all(subprocess.run(["tc", "-n", name, "qdisc", "replace", "dev", "v0", "root", *words],
                                   capture_output=True).returncode == 0 for name in self.names)
+
+
+class Forwarder(threading.Thread):
+    """What NAT and `ssh -L` do with connections."""
+
+    def __init__(self, outside, inside, to):
+        super().__init__(daemon=True)
+        self.outside, self.inside, self.to, self.port = outside, inside, to, None
+        self.ready = threading.Event()
+        self.start()
+        assert self.ready.wait(30) and self.port
+
+    @staticmethod
+    def enter(name):
+        """Only this thread."""
+        fd = os.open("/run/netns/" + name, os.O_RDONLY)
+        try:
+            assert ctypes.CDLL(None, use_errno=True).setns(fd, CLONE_NEWNET) == 0
+        finally:
+            os.close(fd)
+
+    def run(self):
+        try:
+            self.enter(self.outside)
+            self.server = socket.create_server(("127.0.0.1", 0))
+            self.enter(self.inside)
+            self.port = self.server.getsockname()[1]
+        finally:
+            self.ready.set()
+        while True:
+            try:
+                near, _ = self.server.accept()
+            except OSError:
+                return
+            try:
+                far = socket.create_connection(self.to)
+            except OSError:
+                near.close()
+                continue
+            for ends in ((near, far), (far, near)):
+                threading.Thread(target=self.pump, args=ends, daemon=True).start()
+
+    @staticmethod
+    def pump(source, sink):
+        try:
+            for data in iter(lambda: source.recv(1 << 16), b""):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            # As a router that forgets the connection: both sides learn of it.
+            for sock in (source, sink):
+                try:
+                    sock.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass

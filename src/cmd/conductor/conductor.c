@@ -350,18 +350,21 @@ static bool is_timed_out(const struct conductor *c)
 static int run_local_end(void *ctx, int in, int out)
 {
 	const struct end_pipe *l = ctx;
+	const struct end_shared shared = {.clones = l->share, .dialed = l->dialed};
 
-	if (l->share > 0)
-		end_set_clone_socket(l->share);
+	end_set_shared(&shared);
 	return end_run(in, out, false);
 }
 
 /* Two ends on this host pass each other descriptors to make reflinks. Without the socket they copy
- * the bytes. */
+ * the bytes. An end whose other end is at a rdcpd learns where that was reached; else it has the
+ * addresses that rdcpd knows. */
 static void share_begin(struct conductor *c)
 {
 	int fds[2];
 
+	if (c->pipes[0].daemon != c->pipes[1].daemon)
+		c->pipes[0].dialed = c->pipes[1].dialed = daemon_share_address();
 	if (c->pipes[0].far || c->pipes[1].far || c->job->measure ||
 	    socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds))
 		return;
@@ -369,12 +372,15 @@ static void share_begin(struct conductor *c)
 	c->pipes[1].share = fds[1];
 }
 
+/* Both ends have been started. */
 static void share_end(struct conductor *c)
 {
+	daemon_unshare_address(c->pipes[0].dialed);
 	for (int i = 0; i < 2; i++) {
 		if (c->pipes[i].share > 0)
 			close_fd(c->pipes[i].share);
 		c->pipes[i].share = 0;
+		c->pipes[i].dialed = NULL;
 	}
 }
 
@@ -393,7 +399,7 @@ static int start_end(struct conductor *c, int i)
 		if (far_start(c->job->o, l->ssh_host, "--ends", &l->child))
 			return -1;
 	} else if (l->daemon) {
-		if (daemon_start(c->job->o, l->ssh_host, &l->child))
+		if (daemon_start(c->job->o, l->ssh_host, l->dialed, &l->child))
 			return -1;
 	} else if (l->far) {
 		if (far_start(c->job->o, l->ssh_host, "--end", &l->child))

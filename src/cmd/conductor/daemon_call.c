@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include "base/clock.h"
 #include "base/fail.h"
@@ -27,6 +28,7 @@ enum { BUSY_FIRST_MS = 250, BUSY_MS = 2000 };
 struct call {
 	const struct options *o;
 	struct daemon_url url;
+	union address *dialed; /* or NULL */
 };
 
 static int write_frame(int out, uint8_t type, const struct writer *w)
@@ -149,10 +151,10 @@ static int choose_key(const struct options *o, struct daemon_url *url, struct ps
 	return 0;
 }
 
-static int dial_daemon(const struct options *o, const struct daemon_url *named, struct channel **ch)
+static int dial_daemon(const struct options *o, const struct daemon_url *named,
+		       struct daemon_end *e)
 {
 	struct daemon_url url = *named;
-	union address dialed;
 	struct dial_opts d;
 	struct psk key;
 	int rc = choose_key(o, &url, &key);
@@ -160,7 +162,7 @@ static int dial_daemon(const struct options *o, const struct daemon_url *named, 
 	d = make_dial_opts(o, &url);
 	d.key = &key;
 	if (!rc)
-		rc = dial_connect(&d, ch, &dialed);
+		rc = dial_connect(&d, &e->ch, &e->dialed);
 	psk_wipe(&key);
 	if (rc && failed()->code == OUT_AUTH && !find_key_file(o, named))
 		return fail_as(OUT_AUTH,
@@ -215,7 +217,7 @@ static int call_daemon(const struct options *o, const struct daemon_url *url, st
 	int rc;
 
 	*busy = false;
-	if (dial_daemon(o, url, &e->ch) || name_module(o, url, e->ch))
+	if (dial_daemon(o, url, e) || name_module(o, url, e->ch))
 		return -1;
 	framer_init(&e->framer);
 	rc = frame_read(e->ch, &e->framer, clock_ms() + (unsigned)o->network.timeout_ms,
@@ -270,6 +272,8 @@ static int run_call(void *ctx, int in, int out)
 	process_protect_secrets();
 	if (daemon_open(c->o, &c->url, &e))
 		return report_call_failure(out);
+	if (c->dialed)
+		*c->dialed = e.dialed;
 	rest = framer_rest(&e.framer, &len);
 	if (pass_greeting(&e, out) == 0 && tunnel_run(e.ch, rest, len, in, out) == 0)
 		return OUT_DONE;
@@ -278,9 +282,23 @@ static int run_call(void *ctx, int in, int out)
 	return (int)failed()->code;
 }
 
-int daemon_start(const struct options *o, const char *url, struct child *out)
+union address *daemon_share_address(void)
 {
-	struct call c = {.o = o};
+	void *at = mmap(NULL, sizeof(union address), PROT_READ | PROT_WRITE,
+			MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	return at == MAP_FAILED ? NULL : at;
+}
+
+void daemon_unshare_address(union address *a)
+{
+	if (a)
+		munmap(a, sizeof *a);
+}
+
+int daemon_start(const struct options *o, const char *url, union address *dialed, struct child *out)
+{
+	struct call c = {.o = o, .dialed = dialed};
 	const char *rest;
 	char what[sizeof out->what];
 

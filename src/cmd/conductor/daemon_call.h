@@ -8,6 +8,7 @@
  * reports to the conductor as an end would: GREETING, then VERDICT.
  */
 
+#include "base/address.h"
 #include "cmd/cli/options.h"
 #include "cmd/cli/operand.h"
 #include "cmd/process/child.h"
@@ -15,9 +16,16 @@
 
 /* Returns 0, or -1 with a failure (OUT_USAGE) if a --key-file is neither FILE nor HOST=FILE. */
 int daemon_check_keys(const struct options *o);
-/* url: of a module, as in struct operand. */
-int daemon_start(const struct options *o, const char *url, struct child *out);
+/* url: of a module, as in struct operand. *dialed, if not NULL, is memory of
+ * daemon_share_address(): when GREETING arrives, it is the address that answered. */
+int daemon_start(const struct options *o, const char *url, union address *dialed,
+		 struct child *out);
+/* Memory that this process shares with those that it starts, with family 0. Returns NULL if there
+ * is none. */
+union address *daemon_share_address(void);
+void daemon_unshare_address(union address *a);
 struct daemon_end {
+	union address dialed; /* the one that answered */
 	struct channel *ch; /* the caller's */
 	struct framer framer; /* of what it sends */
 	struct frame greeting; /* its first frame; valid until the next one is read */

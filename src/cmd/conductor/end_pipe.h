@@ -32,6 +32,7 @@ struct end_pipe {
 	/* It is `rdcp --ends': frames before its greeting come from an earlier end. */
 	bool reused;
 	int share; /* its end's half of a socket between the two ends; 0: none */
+	union address *dialed; /* shared by both: where the rdcpd of one was reached; or NULL */
 	uint64_t last_read_ms; /* when its last byte arrived (clock_ms) */
 	uint64_t give_up_ms; /* its process is gone: when to give it up; 0: never */
 	bool has_verdict;

@@ -43,7 +43,7 @@ struct end {
 	struct framer framer;
 	struct end_work work;
 	struct scratch disk; /* rdbench's; fd -1 */
-	int clones; /* a socket to the other end; 0: none */
+	struct end_shared shared;
 	const struct guest *guest; /* NULL: an end of rdcp */
 	struct porter *porter; /* a guest's */
 	struct guest_idle *idle; /* a guest's */
@@ -286,7 +286,7 @@ static int run_role(struct end *e)
 	if (e->work.orders.m.role == ROLE_SOURCE) {
 		struct source_opts so = orders_source_opts(&e->work.orders);
 
-		so.clones = e->clones;
+		so.clones = e->shared.clones;
 		so.verdict = e->last_out;
 		if (e->disk.fd >= 0)
 			so.stream = bench_disk_stream(&e->disk);
@@ -295,7 +295,7 @@ static int run_role(struct end *e)
 	} else {
 		struct sink_opts so = orders_sink_opts(&e->work.orders);
 
-		so.clones = e->clones;
+		so.clones = e->shared.clones;
 		if (e->disk.fd >= 0)
 			so.stream = bench_disk_stream(&e->disk);
 		return sink_run(e->work.copy, e->work.session, &so, &e->work.tally,
@@ -351,6 +351,8 @@ static int open_end_session(struct end *e, char host[static HOST_MAX])
 	e->channel = NULL;
 	end_work_fill_session(&e->work, &so);
 	so.has_conductor = true;
+	if (e->shared.dialed)
+		so.dialed = *e->shared.dialed;
 	atomic_store(&e->work.opened, true);
 	if (fill_guest_session(e, &so)) {
 		channel_free(ch);
@@ -538,12 +540,12 @@ static void end_free(struct end *e)
 		early_close();
 }
 
-static int clone_socket;
+static struct end_shared end_shared;
 static const struct guest *end_guest;
 
-void end_set_clone_socket(int socket)
+void end_set_shared(const struct end_shared *s)
 {
-	clone_socket = socket;
+	end_shared = *s;
 }
 
 void end_set_guest(const struct guest *g)
@@ -556,7 +558,7 @@ int end_run(int in, int out, bool far)
 	static struct end e = {.disk.fd = -1};
 	int code;
 
-	e.clones = clone_socket;
+	e.shared = end_shared;
 	e.guest = end_guest;
 	if (e.guest)
 		e.orders_due_ms = clock_ms() + GUEST_ORDERS_MS;

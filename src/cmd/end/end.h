@@ -3,6 +3,7 @@
 #define CMD_END_END_H
 
 #include <stdbool.h>
+#include "base/address.h"
 #include "cmd/end/guest.h"
 
 /*
@@ -11,9 +12,15 @@
  * the exit code. Owns both descriptors.
  */
 int end_run(int in, int out, bool far);
-/* Before end_run(): sets a socket to the other end, which is on this host too; see
- * copy/io/clone.h. */
-void end_set_clone_socket(int socket);
+/* What an end that its conductor forked has from it. */
+struct end_shared {
+	int clones; /* a socket to the other end, which is on this host too (copy/io/clone.h); 0 */
+	/* The address at which rdcpd was reached, where the other end is: known when this end has
+	 * its orders, and family 0 then if it is not. NULL: there is no rdcpd. */
+	const union address *dialed;
+};
+/* Before end_run(). */
+void end_set_shared(const struct end_shared *s);
 
 /* Before end_run(): makes it an end of rdcpd. far is false then. g is borrowed. */
 void end_set_guest(const struct guest *g);
