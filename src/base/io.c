@@ -137,6 +137,11 @@ int dup_above(int fd, int least)
 	return copy;
 }
 
+bool lacks_room_for_fd(int err)
+{
+	return err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
+}
+
 int set_nonblocking(int fd)
 {
 	int flags = fcntl(fd, F_GETFL);

@@ -45,6 +45,10 @@ void raise_event(int fd);
 /* Duplicates fd to a number of at least `least', close-on-exec; -1 with errno. */
 int dup_above(int fd, int least);
 
+/* Whether a call that makes a descriptor failed with this errno because the process or the host has
+ * no room for one. */
+bool lacks_room_for_fd(int err);
+
 /* Makes reads and writes of fd not wait. Returns 0, or -1 with errno. */
 int set_nonblocking(int fd);
 

@@ -82,6 +82,7 @@ static enum attempt_result attach_wire(struct lane_end *e, uint32_t epoch, struc
 	pthread_mutex_unlock(&s->lock);
 	if (lane_attach(e->lane, w, stored) < 0)
 		return ATTEMPT_FATAL;
+	shortage_end(e);
 	if (lane_is_sealed(e->lane))
 		atomic_store(&s->sealed, true);
 	/* LANE_DOWN for this epoch may have arrived before the lane had this wire. */
@@ -142,7 +143,7 @@ static enum attempt_result attempt_failed(struct lane_end *e, uint32_t epoch)
  * connections break, so this end gives up after a few and reports the shortage. */
 static enum attempt_result attempt_over_tcp_failed(struct lane_end *e, uint32_t epoch)
 {
-	if (failed()->code == OUT_MEMORY && ++e->shortages == SHORTAGES_MAX)
+	if (failed()->code == OUT_MEMORY && shortage_note(e))
 		return ATTEMPT_FATAL;
 	return attempt_failed(e, epoch);
 }
@@ -197,7 +198,6 @@ enum attempt_result mend_over_tcp(struct lane_end *e, const union address *to, u
 	terms_demand_seal(e, TRANSPORT_TCP);
 	if (tcp_dial(e->lane, epoch, &e->s->dial_key, to, n, deadline_ms, &w) < 0)
 		return attempt_over_tcp_failed(e, epoch);
-	e->shortages = 0;
 	return attach_wire(e, epoch, w, TRANSPORT_TCP);
 }
 
@@ -206,7 +206,8 @@ static enum attempt_result caller_failed(struct lane_end *e, uint32_t epoch, enu
 	enum outcome code = failed()->code;
 	enum attempt_result result;
 
-	offer_warn_unable(e, t);
+	if (t == TRANSPORT_RDMA)
+		offer_warn_unable(e);
 	result = t == TRANSPORT_TCP ? attempt_over_tcp_failed(e, epoch) : attempt_failed(e, epoch);
 	e->attempt_ended = code == OUT_PEER_LOST || code == OUT_CONNECT;
 	return result;
@@ -236,7 +237,6 @@ static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 		rc = tcp_take(e->lane, c->epoch, &s->key, c->fd, &c->terms, &w);
 	if (rc)
 		return caller_failed(e, c->epoch, t);
-	e->shortages = 0;
 	return attach_wire(e, c->epoch, w, t);
 }
 

@@ -218,7 +218,9 @@ int route_listen(struct session *s, unsigned round)
 	if (!s->porter) {
 		if (porter_new(s->o.tos, &s->own_porter) < 0)
 			return -1;
+		pthread_mutex_lock(&s->lock);
 		s->porter = s->own_porter;
+		pthread_mutex_unlock(&s->lock);
 	}
 	if (listen_everywhere(s, &m) < 0) {
 		if (round == 0)
@@ -273,20 +275,16 @@ void offer_drop_memory(struct lane_end *e)
 }
 
 /*
- * Over TCP the other end only sees that its connection ended, and may give up first. So the user
- * learns of a shortage from a warning here. After a refusal over RDMA it waits for the reason in
- * this end's LANE_DOWN. Then TCP is used instead, for that reason, or with a conductor the ends
- * swap roles and this end reports it.
+ * After a refusal over RDMA the other end waits for the reason in this end's LANE_DOWN. Then TCP is
+ * used instead, for that reason, or with a conductor the ends swap roles and this end reports it.
  */
-void offer_warn_unable(struct lane_end *e, enum transport t)
+void offer_warn_unable(struct lane_end *e)
 {
 	const struct session *s = e->s;
 	bool is_last = s->terms.want == TRANSPORT_RDMA && !s->o.has_conductor;
 	enum outcome code = failed()->code;
-	bool reports = t == TRANSPORT_TCP
-			       ? code == OUT_MEMORY
-			       : is_last && (code == OUT_MEMORY || code == OUT_TRANSPORT);
 
-	if (reports && !atomic_exchange(&e->s->shortage_reported, true))
+	if (is_last && (code == OUT_MEMORY || code == OUT_TRANSPORT) &&
+	    !atomic_exchange(&e->s->unable_reported, true))
 		log_warn("lane %u: %s", e->index, failed()->text);
 }

@@ -540,6 +540,7 @@ static enum attempt_result find_detour(struct lane_end *e)
 	char why[TEXT_MAX];
 
 	format_stuck_reason(s, why);
+	shortage_warn(s);
 	if (s->terms.want == TRANSPORT_RDMA) {
 		fail_as(OUT_TRANSPORT, "no RDMA connection to %s: %s", s->o.peer, why);
 		return ATTEMPT_FATAL;
@@ -575,8 +576,10 @@ static enum attempt_result advance_stage(struct lane_end *e, enum connect_stage 
 		return ATTEMPT_FATAL;
 	if (stage == STAGE_FIRST && route_listen(s, 1) < 0)
 		return ATTEMPT_FATAL;
-	if (stage == STAGE_SWAPPED)
+	if (stage == STAGE_SWAPPED) {
+		shortage_warn(s);
 		route_set_stage(s, STAGE_DETOUR);
+	}
 	return ATTEMPT_FAILED;
 }
 

@@ -81,6 +81,7 @@ int session_fail(struct session *s)
 
 	if (f.code == OUT_DONE)
 		f = (struct failure){OUT_PROTOCOL, "failed without a reason"};
+	shortage_explains(s, &f);
 	session_latch(s, &f, NULL);
 	pthread_mutex_lock(&s->lock);
 	f = s->failure;

@@ -10,8 +10,9 @@
  * gets its first wire, and any later one, in its own thread and its first call. Connecting,
  * choosing RDMA or TCP, fencing and mending happen inside (mend.c), invisible to the layers above.
  *
- * The first failure anywhere, here or at the peer, is the session's failure. session_fail() latches
- * it, reports it to the peer and aborts all lanes. Every waiting call then returns -1.
+ * The first failure anywhere, here or at the peer, is the session's failure, except that what this
+ * end lacked for its lanes is the cause of a failure to connect (shortage.c). session_fail()
+ * latches it, reports it to the peer and aborts all lanes. Every waiting call then returns -1.
  */
 
 #include <stdbool.h>

@@ -58,7 +58,10 @@ static int on_error(struct session *s, const struct frame *f)
 		return 0;
 	why.code = outcome_from(m.code);
 	snprintf(why.text, sizeof why.text, "%s", m.text);
-	session_latch(s, &why, m.host[0] ? m.host : s->o.peer);
+	if (shortage_explains(s, &why))
+		session_latch(s, &why, NULL);
+	else
+		session_latch(s, &why, m.host[0] ? m.host : s->o.peer);
 	return 0;
 }
 

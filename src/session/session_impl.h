@@ -212,15 +212,17 @@ struct session {
 	bool error_pending; /* MSG_ERROR is not in the outbox yet */
 	struct failure failure;
 	char failed_host[HOST_MAX];
+	struct failure shortage; /* what this host lacked for a connection of a lane */
+	uint64_t shortage_ms; /* when (clock_ms); 0: never, or a lane got a wire since */
 	/* Lanes, depth and block size that this end would have proposed for RDMA if its locked
 	 * memory had no limit. */
 	struct sizing unlimited;
 	struct promoter promoter;
 	atomic_bool sealed; /* a wire of the session was encrypted: all later ones are */
 	uint64_t pace_ns; /* when the next block may be sent */
-	/* The user was warned why a lane uses no RDMA, and which resource this host lacked. */
+	/* The user was warned why a lane uses no RDMA, and why it could not be taken over RDMA. */
 	atomic_bool no_rdma_reported;
-	atomic_bool shortage_reported;
+	atomic_bool unable_reported;
 	/* 1 + the log level at which the user learned that TCP is used and why; 0: not at all */
 	atomic_uint tcp_reported;
 };
@@ -273,9 +275,9 @@ void offer_prepare_memory(struct lane_end *e);
 void offer_close(struct session *s);
 /* The lane will not use RDMA again: frees the memory that was prepared for it. In its thread. */
 void offer_drop_memory(struct lane_end *e);
-/* Listening end: reports the failure with which this lane could not take a caller over this
- * transport, once, if the other end does not. */
-void offer_warn_unable(struct lane_end *e, enum transport t);
+/* Listening end: reports the failure with which this lane could not take a caller over RDMA, once,
+ * if the other end does not. */
+void offer_warn_unable(struct lane_end *e);
 /* Handle frames of the control channel. Control thread. */
 int route_on_offer(struct session *s, const struct frame *f);
 int route_on_choice(struct session *s, const struct frame *f);
@@ -314,6 +316,17 @@ void promote_note(struct lane_end *e, enum transport before, enum transport now)
 void promote_stop(struct session *s);
 /* Also joins the thread. The lanes' threads must have been joined. */
 void promote_close(struct session *s);
+
+/* This host lacked a resource for a connection of the lane, as failed() has it. Returns whether
+ * that lasts. In the lane's thread. */
+bool shortage_note(struct lane_end *e);
+/* The lane has a wire. In its thread. */
+void shortage_end(struct lane_end *e);
+/* If f may be a consequence of what this host lacked a short time ago: replaces it with that, and
+ * returns true. Any thread. */
+bool shortage_explains(struct session *s, struct failure *f);
+/* The ends could not connect, and lanes may go over ssh instead: warns of what this host lacked. */
+void shortage_warn(struct session *s);
 
 /* Result of an attempt to connect. */
 enum attempt_result { ATTEMPT_DONE, ATTEMPT_FAILED /* failed() has the reason */, ATTEMPT_FATAL };

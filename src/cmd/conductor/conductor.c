@@ -59,13 +59,29 @@ void conductor_terminate_by(struct conductor *c, uint64_t ms)
 		c->deadline_ms = deadline_ms;
 }
 
+/* Whether the later failure of one end is the cause of the earlier one. */
+static bool knows_more(enum outcome later, enum outcome earlier)
+{
+	switch (earlier) {
+	/* The source knows that all failed files have vanished. */
+	case OUT_SOME_FILES:
+		return later == OUT_VANISHED;
+	/* The source knows that some files could not be removed. */
+	case OUT_MAX_DELETE:
+		return later == OUT_SOME_FILES;
+	/* One end could not connect to the other, because that one lacks memory or descriptors. */
+	case OUT_CONNECT:
+	case OUT_PEER_LOST:
+	case OUT_TRANSPORT:
+		return later == OUT_MEMORY;
+	default:
+		return false;
+	}
+}
+
 void conductor_record_failure(struct conductor *c, const struct failure *f, const char *host)
 {
-	/* The source knows more than the sink: that all failed files have vanished, or that some
-	 * could not be removed where the sink reports only --max-delete. */
-	if (c->cause.code != OUT_DONE &&
-	    (c->cause.code != OUT_SOME_FILES || f->code != OUT_VANISHED) &&
-	    (c->cause.code != OUT_MAX_DELETE || f->code != OUT_SOME_FILES))
+	if (c->cause.code != OUT_DONE && !knows_more(f->code, c->cause.code))
 		return;
 	c->cause = *f;
 	snprintf(c->cause_host, sizeof c->cause_host, "%s", host);

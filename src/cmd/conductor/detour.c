@@ -164,22 +164,12 @@ static int wait_for_descriptor(struct detour *d)
 
 static int handle_accept_error(struct detour *d)
 {
-	switch (errno) {
-	case EAGAIN:
-	case EINTR:
-	case ECONNABORTED:
-	case EPERM:
+	int err = errno;
+
+	if (err == EAGAIN || err == EINTR || err == ECONNABORTED || err == EPERM)
 		return 0;
-	case EMFILE:
-	case ENFILE:
-	case ENOBUFS:
-	case ENOMEM:
-		fail_as(OUT_SOCKET, "accept a lane's connection on this host's loopback: %m");
-		return wait_for_descriptor(d);
-	default:
-		return fail_as(OUT_SOCKET,
-			       "accept a lane's connection on this host's loopback: %m");
-	}
+	fail_as(OUT_SOCKET, "accept a lane's connection on this host's loopback: %m");
+	return lacks_room_for_fd(err) ? wait_for_descriptor(d) : -1;
 }
 
 static int accept_lane_connection(struct detour *d)

@@ -35,6 +35,7 @@ struct dial {
 	unsigned count, alive;
 	char text[FAIL_TEXT_MAX]; /* why attempts failed */
 	enum outcome code;
+	bool lacked; /* this process had no room for the socket of one */
 };
 
 /* Closes an attempt that failed, and adds the reason to d->text. */
@@ -68,6 +69,7 @@ static void start_attempt(struct dial *d, struct dial_attempt *a, const union ad
 	*a = (struct dial_attempt){.to = to};
 	d->alive++;
 	a->fd = socket(to->sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	d->lacked |= a->fd < 0 && lacks_room_for_fd(errno);
 	if (a->fd >= 0 && tos_set(a->fd, to->sa.sa_family, lane_tos(d->lane)) != 0)
 		drop_attempt_errno(d, a, "set the type of service: ", errno);
 	else if (a->fd < 0 ||
@@ -186,8 +188,10 @@ static int run_attempts(struct dial *d, uint64_t deadline_ms, struct wire **out)
 			drop_attempt(d, &d->attempts[i], OUT_CONNECT,
 				     d->attempts[i].connected ? "connected, but no answer in time"
 							      : "no connection in time");
-	return fail_as(d->code == OUT_AUTH ? OUT_AUTH : OUT_CONNECT, "connect lane %u %s",
-		       lane_index(d->lane), d->text);
+	return fail_as(d->code == OUT_AUTH ? OUT_AUTH
+		       : d->lacked         ? OUT_MEMORY
+					   : OUT_CONNECT,
+		       "connect lane %u %s", lane_index(d->lane), d->text);
 }
 
 int tcp_dial(struct lane *l, uint32_t epoch, const struct lane_key *key, const union address *to,

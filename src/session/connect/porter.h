@@ -65,6 +65,10 @@ struct porter_terms {
 /* Starts the thread that accepts lanes. Copies terms. */
 int porter_open_lanes(struct porter *p, const struct porter_terms *terms);
 
+/* Which resource this process lacked when a connection was lost, since that time (clock_ms): an
+ * errno. 0: none, or a caller came after that. Any thread. */
+int porter_lacked(struct porter *p, uint64_t since_ms);
+
 struct caller {
 	uint32_t epoch;
 	int fd; /* TCP, with a verified hello; else -1 */

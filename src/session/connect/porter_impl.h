@@ -42,8 +42,10 @@ struct porter {
 	struct porter_terms terms;
 	struct worker worker;
 	int stop; /* eventfd */
-	pthread_mutex_t lock; /* protects the berths */
+	pthread_mutex_t lock; /* protects the berths, and what follows them */
 	struct berth berths[LANE_COUNT_MAX];
+	int lacked; /* as in struct strangers; 0 if a caller came after that */
+	uint64_t lacked_ms;
 };
 
 /* Adds the listeners to set from index n on; returns the new n. */

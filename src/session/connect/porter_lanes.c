@@ -38,6 +38,7 @@ static void keep_caller(struct porter *p, unsigned lane, struct caller *c)
 		b->caller = *c;
 		b->kept = true;
 		b->next = c->epoch + 1;
+		p->lacked = 0;
 		raise_event(b->ready);
 	} else {
 		log_debug("rejected a connection for lane %u: epoch %u is no longer valid", lane,
@@ -45,6 +46,28 @@ static void keep_caller(struct porter *p, unsigned lane, struct caller *c)
 	}
 	pthread_mutex_unlock(&p->lock);
 	caller_drop(&out);
+}
+
+/* What the strangers lacked is of their thread. */
+static void keep_shortage(struct porter *p)
+{
+	if (!p->strangers.lacked)
+		return;
+	pthread_mutex_lock(&p->lock);
+	p->lacked = p->strangers.lacked;
+	p->lacked_ms = p->strangers.lacked_ms;
+	pthread_mutex_unlock(&p->lock);
+	p->strangers.lacked = 0;
+}
+
+int porter_lacked(struct porter *p, uint64_t since_ms)
+{
+	int err;
+
+	pthread_mutex_lock(&p->lock);
+	err = p->lacked_ms >= since_ms ? p->lacked : 0;
+	pthread_mutex_unlock(&p->lock);
+	return err;
 }
 
 /* Takes the caller that is kept for a lane, if it has at least this epoch; drops an older one. */
@@ -285,6 +308,7 @@ static void *porter_run(void *arg)
 		listen_again(p);
 		strangers_expire(&p->strangers);
 		porter_accept(p);
+		keep_shortage(p);
 	}
 }
 

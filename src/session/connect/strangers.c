@@ -116,11 +116,6 @@ void strangers_add(struct strangers *s, int fd, const union address *from)
 		evict_stranger(s);
 }
 
-static bool is_out_of_descriptors(int err)
-{
-	return err == EMFILE || err == ENFILE || err == ENOBUFS || err == ENOMEM;
-}
-
 /* accept(2) takes a descriptor before it checks whether a connection waits, so EMFILE alone does
  * not mean that one does. */
 static bool has_waiting_connection(int listener)
@@ -146,6 +141,10 @@ static void warn_failed(struct strangers *s, const char *what, int err)
 void strangers_lost(struct strangers *s, int err)
 {
 	warn_failed(s, "accept", err);
+	if (!lacks_room_for_fd(err))
+		return;
+	s->lacked = err;
+	s->lacked_ms = clock_ms();
 }
 
 static void pause_accepting(struct strangers *s)
@@ -167,12 +166,11 @@ void strangers_accept(struct strangers *s, int listener)
 		}
 		if (err == EINTR || err == ECONNABORTED)
 			continue;
-		if (err == EAGAIN ||
-		    (is_out_of_descriptors(err) && !has_waiting_connection(listener)))
+		if (err == EAGAIN || (lacks_room_for_fd(err) && !has_waiting_connection(listener)))
 			return;
-		warn_failed(s, "accept", err);
+		strangers_lost(s, err);
 		/* The evicted connection may be the peer's; then the warning explains why. */
-		if (!is_out_of_descriptors(err) || !evict_stranger(s)) {
+		if (!lacks_room_for_fd(err) || !evict_stranger(s)) {
 			pause_accepting(s);
 			return;
 		}

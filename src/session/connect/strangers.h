@@ -51,6 +51,10 @@ struct strangers {
 	uint64_t accept_after; /* clock_ms: pause accepting until then, after accept failed */
 	/* the user was warned that a connection could not be accepted or read, or lost its place */
 	bool warned;
+	/* the last connection that was lost because this process lacked something: errno, or 0, and
+	 * when (clock_ms) */
+	int lacked;
+	uint64_t lacked_ms;
 };
 
 /* most: at most STRANGERS_MAX. */
@@ -68,7 +72,7 @@ bool strangers_accepting(const struct strangers *s);
 void strangers_accept(struct strangers *s, int listener);
 /* Adds a connection that another process has accepted, and owns it from here on. */
 void strangers_add(struct strangers *s, int fd, const union address *from);
-/* Warns that a connection was lost on the way here, with this errno. */
+/* A connection was lost on the way here, with this errno: warns of that. */
 void strangers_lost(struct strangers *s, int err);
 /* When the first one must have authenticated (clock_ms); 0: there are no strangers. */
 uint64_t strangers_due(const struct strangers *s);
