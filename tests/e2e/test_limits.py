@@ -180,6 +180,22 @@ def test_end_of_a_daemon_reports_a_lane_without_a_descriptor():
     assert any("accept a connection: Too many open files" in text for texts in said for text in texts), said
 
 
+def test_rdcheck_names_a_lack_of_descriptors():
+    """Not a firewall, and not an adapter."""
+    for n in (17, 19, 20, 21, 22):
+        run = one("check", Limit("all", limit="nofile", value=n, kind="EMFILE"))
+        assert run.codes[0] in (0, 22), (n, run.codes, run.texts)
+        assert run.codes == [0] or "Too many open files" in run.texts[0] and "firewall" not in run.texts[0], (n, run.texts)
+
+
+def test_lack_of_descriptors_is_the_cause_of_a_failed_connection():
+    """The other end only sees that its connections break, or get no answer, and fails first."""
+    for name in ("bench", "bench-alone"):
+        for n in (20, 21, 22):
+            run = one(name, Limit("all", limit="nofile", value=n, kind="EMFILE"))
+            assert run.codes[0] in (0, 22), (name, n, run.codes, run.texts)
+
+
 def test_command_without_descriptors_is_reported():
     for n in (10, 15, 20):
         run = one("stream-commands", Limit("rdrecv", limit="nofile", value=n, kind="EMFILE"))

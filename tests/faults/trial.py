@@ -337,7 +337,7 @@ class Judge:
         """Checks that each program reports a failure once. (Messages about different files differ.)"""
         for line, times in collections.Counter(line for line in lines if re.match(r"rd\w+: ", line)).items():
             # These lines are printed for each host, each connection or each attempt.
-            if times > 1 and not any(w in line for w in ("data goes over", "was reconnected over", "measuring again after", "for a connection:")):
+            if times > 1 and not any(w in line for w in ("data goes over", "was reconnected over", "measuring again after")):
                 self.add("repeated", "%d times: %s" % (times, line))
 
     # ---- files

@@ -45,7 +45,8 @@ void host_path_init(struct host_path *p, const struct options *o, const char *fa
  * failed. */
 enum outcome host_path_examine(struct host_path *p);
 
-/* ---- host_path_lanes.c: test lanes between the ends. OUT_DONE, or OUT_SIGNAL ---- */
+/* ---- host_path_lanes.c: test lanes between the ends. OUT_DONE, or why they could not be tried:
+ * OUT_SIGNAL, OUT_START, OUT_MEMORY ---- */
 enum outcome host_path_test_lanes(struct host_path *p);
 /* ---- host_path_firewall.c: what may have blocked them; rdma NULL: RDMA was not tried ---- */
 void host_path_report_firewall(struct host_path *p, const struct failure *rdma,

@@ -100,6 +100,7 @@ static int run_once(struct lane_trial *r, const struct trial_setting *s)
 		.flags = START_MEMORY,
 		.bytes = s->bytes,
 		.kept = &r->kept,
+		.keeps_warning = o.output.quiet,
 	};
 	memset(&r->report, 0, sizeof r->report);
 	if (begin_conducting(&o, &progress)) {
@@ -244,11 +245,20 @@ static const char *format_host_prefix(const struct lane_trial *r, const char *te
 	return r->report.host[0] && strncmp(text, to, strlen(to)) != 0 ? to : "";
 }
 
+/* " (WARNING)": what an end warned of before it failed; or "". */
+static const char *format_warning(const struct lane_trial *r, char *to, size_t size)
+{
+	to[0] = '\0';
+	if (r->measure.warning[0])
+		snprintf(to, size, " (%s)", r->measure.warning);
+	return to;
+}
+
 static void report_no_rdma(struct lane_trial *r)
 {
 	const struct failure *f = &r->rdma;
 	const char *text = strip_demand(f->text);
-	char whose[HOST_MAX + 4];
+	char whose[HOST_MAX + 4], warning[sizeof r->measure.warning + 4];
 	const char *remedy = "see the failures above";
 
 	if (f->code == OUT_MEMLOCK)
@@ -257,20 +267,34 @@ static void report_no_rdma(struct lane_trial *r)
 		remedy = "both hosts have adapters: see routes above, and check firewalls "
 			 "between the hosts";
 	findings_add(r->p->findings, FINDING_FAILURE, "rdma", "", remedy,
-		     "rdcp falls back to TCP: %s%s",
-		     format_host_prefix(r, text, whose, sizeof whose), text);
+		     "rdcp falls back to TCP: %s%s%s",
+		     format_host_prefix(r, text, whose, sizeof whose), text,
+		     format_warning(r, warning, sizeof warning));
 }
 
 static void report_no_tcp(struct lane_trial *r)
 {
 	bool must = r->p->o->network.want == TRANSPORT_TCP;
-	char whose[HOST_MAX + 4];
+	char whose[HOST_MAX + 4], warning[sizeof r->measure.warning + 4];
 
 	findings_add(r->p->findings, must ? FINDING_FAILURE : FINDING_WARNING, "tcp", "",
 		     must ? "see firewall below"
 			  : "without RDMA, rdcp sends data over ssh: see firewall below",
-		     "lanes cannot connect over TCP: %s%s",
-		     format_host_prefix(r, r->tcp.text, whose, sizeof whose), r->tcp.text);
+		     "lanes cannot connect over TCP: %s%s%s",
+		     format_host_prefix(r, r->tcp.text, whose, sizeof whose), r->tcp.text,
+		     format_warning(r, warning, sizeof warning));
+}
+
+/* One of the ends lacks memory or descriptors, so nothing is known about the path. */
+static void report_shortage(struct lane_trial *r, enum transport t, const struct failure *f)
+{
+	char whose[HOST_MAX + 4];
+
+	findings_add(r->p->findings, FINDING_FAILURE, label_of_transport(t), "",
+		     "free memory, or raise the limits of the programs on that host: ulimit -a "
+		     "prints them",
+		     "lanes could not be tried: %s%s",
+		     format_host_prefix(r, f->text, whose, sizeof whose), f->text);
 }
 
 /* The listening end could not start, so neither transport can be tried. */
@@ -297,6 +321,8 @@ static void try_transport(struct lane_trial *r, enum transport t, struct failure
 		return;
 	if (f->code == OUT_START)
 		report_no_start(r, f);
+	else if (f->code == OUT_MEMORY)
+		report_shortage(r, t, f);
 	else if (f->code != OUT_DONE && t == TRANSPORT_RDMA)
 		report_no_rdma(r);
 	else if (f->code != OUT_DONE)
@@ -321,6 +347,8 @@ enum outcome host_path_test_lanes(struct host_path *p)
 	}
 	if (r.rdma.code == OUT_START || r.tcp.code == OUT_START)
 		return OUT_START;
+	if (r.rdma.code == OUT_MEMORY || r.tcp.code == OUT_MEMORY)
+		return OUT_MEMORY;
 	host_path_report_firewall(p, wants_rdma ? &r.rdma : NULL, &r.tcp);
 	if (cancelled() && fail_signal(cancelled()))
 		return OUT_SIGNAL;

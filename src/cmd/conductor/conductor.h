@@ -24,6 +24,10 @@ struct measure {
 	 * not started yet. NULL if both ends are on this host. */
 	struct end_pipe *kept;
 	struct msg_verdict verdicts[2]; /* END_SOURCE, END_SINK */
+	/* No warning of an end is printed. The first one is kept, with its host's name if that is
+	 * another host. */
+	bool keeps_warning;
+	char warning[HOST_MAX + TEXT_MAX + 4];
 };
 
 struct conductor_job {

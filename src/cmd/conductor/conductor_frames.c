@@ -7,13 +7,22 @@
 #include "cmd/conductor/explain.h"
 #include "cmd/output/events.h"
 
-static int take_note(struct end_pipe *l, const struct frame *f)
+static void keep_warning(struct measure *to, const struct end_pipe *l, const char *text)
+{
+	if (!to->warning[0])
+		snprintf(to->warning, sizeof to->warning, "%s%s%s", l->far ? l->name : "",
+			 l->far ? ": " : "", text);
+}
+
+static int take_note(struct conductor *c, struct end_pipe *l, const struct frame *f)
 {
 	struct msg_note m;
 
 	if (msg_note_decode(f, &m))
 		return -1;
-	if (l->far)
+	if (c->job->measure && c->job->measure->keeps_warning && m.level == LOG_WARN)
+		keep_warning(c->job->measure, l, m.text);
+	else if (l->far)
 		log_at((enum log_level)m.level, "%s: %s", l->name, m.text);
 	else
 		log_at((enum log_level)m.level, "%s", m.text);
@@ -185,7 +194,7 @@ static int take_frame(struct conductor *c, struct end_pipe *l, const struct fram
 	}
 	switch (f->type) {
 	case MSG_NOTE:
-		return take_note(l, f);
+		return take_note(c, l, f);
 	case MSG_PROGRESS:
 		return take_progress(l, f);
 	case MSG_EVENT:

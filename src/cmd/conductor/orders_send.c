@@ -60,6 +60,8 @@ static int send_start(const struct orders_send *d, int i)
 	if (measure) {
 		m.flags |= measure->flags;
 		m.memory_bytes = measure->bytes;
+		if (measure->keeps_warning)
+			m.flags &= ~START_QUIET;
 	}
 	memcpy(m.secret, d->secret, sizeof m.secret);
 	snprintf(m.host, sizeof m.host, "%s", l->name);
