@@ -59,21 +59,19 @@ void conductor_terminate_by(struct conductor *c, uint64_t ms)
 		c->deadline_ms = deadline_ms;
 }
 
-/* Whether the later failure of one end is the cause of the earlier one. */
+/* Whether the later failure of one end is the cause of the earlier one. The source knows that all
+ * failed files have vanished, or that some could not be removed. An end that lacks memory or
+ * descriptors knows why the other one could not connect. */
 static bool knows_more(enum outcome later, enum outcome earlier)
 {
-	switch (earlier) {
-	/* The source knows that all failed files have vanished. */
+	switch (later) {
+	case OUT_VANISHED:
+		return earlier == OUT_SOME_FILES;
 	case OUT_SOME_FILES:
-		return later == OUT_VANISHED;
-	/* The source knows that some files could not be removed. */
-	case OUT_MAX_DELETE:
-		return later == OUT_SOME_FILES;
-	/* One end could not connect to the other, because that one lacks memory or descriptors. */
-	case OUT_CONNECT:
-	case OUT_PEER_LOST:
-	case OUT_TRANSPORT:
-		return later == OUT_MEMORY;
+		return earlier == OUT_MAX_DELETE;
+	case OUT_MEMORY:
+		return earlier == OUT_CONNECT || earlier == OUT_PEER_LOST ||
+		       earlier == OUT_TRANSPORT;
 	default:
 		return false;
 	}
