@@ -141,6 +141,24 @@ int parse_tos(const char *text, unsigned *out)
 	return 0;
 }
 
+int parse_transport(const char *text, enum transport *out)
+{
+	static const char *const names[] = {
+		[TRANSPORT_AUTO] = "auto",
+		[TRANSPORT_RDMA] = "rdma",
+		[TRANSPORT_TCP] = "tcp",
+		[TRANSPORT_SSH] = "ssh",
+	};
+
+	for (unsigned i = 0; i < sizeof names / sizeof *names; i++) {
+		if (strcmp(text, names[i]) == 0) {
+			*out = (enum transport)i;
+			return 0;
+		}
+	}
+	return -1;
+}
+
 int parse_port(const char *text, unsigned *out)
 {
 	uint64_t v;

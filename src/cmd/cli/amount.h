@@ -2,10 +2,11 @@
 #ifndef CMD_CLI_AMOUNT_H
 #define CMD_CLI_AMOUNT_H
 
-/* Parses and prints sizes, rates and times. */
+/* Parses sizes, rates, times and the like, and prints some. */
 
 #include <stddef.h>
 #include <stdint.h>
+#include "protocol/message.h"
 
 /* "4096", "64k", "2G", "2GiB": binary; "2GB": decimal, as in rsync(1). Returns 0, or -1 if text is
  * not a size, or is too big. */
@@ -21,6 +22,8 @@ int parse_port(const char *text, unsigned *out);
 /* A type of service: 0 to 255, "0x68", or the name of a DSCP, "af31" (ssh_config(5), IPQoS); as in
  * base/tos.h. */
 int parse_tos(const char *text, unsigned *out);
+/* "auto", "rdma", "tcp" or "ssh". */
+int parse_transport(const char *text, enum transport *out);
 /* "7000" or "7000-7010". */
 int parse_ports(const char *text, unsigned *lo, unsigned *hi);
 

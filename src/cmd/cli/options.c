@@ -46,24 +46,12 @@ static const char *row_name(char letter, const char *name, char to[static 64])
 
 static int set_transport(struct options *o, const char *arg)
 {
-	static const struct {
-		const char *name;
-		enum transport value;
-		unsigned programs;
-	} transports[] = {
-		{"auto", TRANSPORT_AUTO, EVERY},
-		{"rdma", TRANSPORT_RDMA, EVERY},
-		{"tcp", TRANSPORT_TCP, EVERY},
-		{"ssh", TRANSPORT_SSH, RDCP},
-	};
+	enum transport want;
 
-	for (unsigned i = 0; i < sizeof transports / sizeof *transports; i++) {
-		if (strcmp(arg, transports[i].name) == 0 && (transports[i].programs & o->program)) {
-			o->network.want = transports[i].value;
-			return 0;
-		}
-	}
-	return -1;
+	if (parse_transport(arg, &want) || (want == TRANSPORT_SSH && o->program != RDCP))
+		return -1;
+	o->network.want = want;
+	return 0;
 }
 
 static int parse_keyword(const char *const words[], unsigned count, const char *arg, unsigned *to)

@@ -234,15 +234,9 @@ static int set_chmod(const char *value, char *to)
 
 static int set_transport(const char *value, enum transport *to)
 {
-	static const char *const words[] = {
-		[TRANSPORT_AUTO] = "auto", [TRANSPORT_RDMA] = "rdma", [TRANSPORT_TCP] = "tcp"};
-
-	for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
-		if (strcmp(value, words[i]) == 0) {
-			*to = i;
-			return 0;
-		}
-	return fail_as(OUT_USAGE, "%s is no transport: expected auto, rdma or tcp", value);
+	return parse_transport(value, to) || *to == TRANSPORT_SSH
+		       ? fail_as(OUT_USAGE, "%s is no transport: expected auto, rdma or tcp", value)
+		       : 0;
 }
 
 static int set_ports(const char *value, struct transports *to)

@@ -109,6 +109,7 @@ static void errors_name_their_line(void **state)
 	expect_error("path = /a\n", 1, "belongs below a [MODULE]");
 	expect_error("[a]\npath = /a\ndrain limit = 1\n", 3, "belongs above the first [MODULE]");
 	expect_error("drain limit = -1\n", 1, "is no number of seconds");
+	expect_error("transport = ssh\n", 1, "ssh is no transport");
 	expect_error("[a]\n\n", 2, "module a has no path");
 	expect_error("[a]\npath = /a\nincoming chmod = u\n", 3, "u is no change of modes");
 	expect_error("[a]\npath = /a\nrefuse options = x\n", 3, "x is no option");
