@@ -67,8 +67,6 @@ int key_ring_add(struct key_ring *r, const char *user, const struct psk *key)
 {
 	struct key_of_user *k;
 
-	if (r->count == KEY_RING_MAX)
-		return fail_as(OUT_USAGE, "more than %d keys", KEY_RING_MAX);
 	if (make_room(r))
 		return -1;
 	k = &r->of[r->count++];
@@ -91,7 +89,7 @@ static const char *parse_line(const struct key_ring *r, char *line, struct psk *
 		return "this user has a key already";
 	if (psk_from_made_text(colon + 1, strlen(colon + 1), key))
 		return "the key is not one from --make-key";
-	return r->count == KEY_RING_MAX ? "too many keys" : NULL;
+	return r->count >= KEY_RING_MAX ? "too many keys" : NULL;
 }
 
 /* Takes line n, without its newline. */

@@ -4,7 +4,8 @@
 
 /*
  * The keys of a listener that knows several users. A file of them has a line USER:KEY for each,
- * with a generated key; empty lines and those that begin with # are skipped.
+ * with a generated key; empty lines and those that begin with # are skipped. Lines are added up to
+ * KEY_RING_MAX keys.
  */
 
 #include <stdbool.h>

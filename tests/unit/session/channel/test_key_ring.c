@@ -15,6 +15,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 #include "base/io.h"
+#include "base/text_file.h"
 #include "folder.h"
 #include "session/channel/key_ring.h"
 
@@ -139,20 +140,23 @@ static void keys_are_made_for_users(void **state)
 
 static void many_keys_fit(void **state)
 {
+	static char text[TEXT_FILE_MAX];
 	struct key_ring r = {NULL, 0, 0};
-	struct psk key = {{1}};
-	char user[USER_NAME_MAX];
+	struct psk key;
+	size_t len = 0;
 
 	(void)state;
-	for (unsigned i = 0; i < KEY_RING_MAX; i++) {
-		snprintf(user, sizeof user, "u%u", i);
-		key.bytes[1] = (uint8_t)i;
-		assert_int_equal(key_ring_add(&r, user, &key), 0);
-	}
-	assert_int_equal(key_ring_add(&r, "one-more", &key), -1);
+	for (unsigned i = 0; i < KEY_RING_MAX; i++)
+		len += (size_t)snprintf(text + len, sizeof text - len, "u%u:%.*s%02x\n", i,
+					(int)strlen(KEY) - 2, KEY, i & 0xff);
+	put(text);
+	assert_int_equal(key_ring_read(&r, "keys"), 0);
+	assert_int_equal(r.count, KEY_RING_MAX);
 	assert_int_equal(key_ring_find(&r, "u77", &key), 0);
-	assert_int_equal(key.bytes[1], 77);
+	assert_int_equal(key.bytes[31], 77);
 	key_ring_wipe(&r);
+	snprintf(text + len, sizeof text - len, "one-more:" KEY "\n");
+	refused(text, "keys, line 4097: too many keys");
 }
 
 static void lack_of_memory_is_no_mistake_in_the_file(void **state)
