@@ -32,6 +32,15 @@ static void compose_question(char kind, const char *path, char to[static ROOM])
 	snprintf(to, ROOM, "%c%s", kind, path);
 }
 
+static void free_answer(void *kept)
+{
+	struct kept_file *k = kept;
+
+	if (k)
+		free(k->text);
+	free(k);
+}
+
 /* Without memory the answer is not kept: it affects speed, or RDMA is not used. */
 static void keep_answer(char kind, const char *path, const char *text)
 {
@@ -47,13 +56,9 @@ static void keep_answer(char kind, const char *path, const char *text)
 		return;
 	memcpy(k->question, question, strlen(question) + 1);
 	k->text = strdup(text);
-	if (!k->text || table_put(&all_kept, k, &old)) {
-		free(k->text);
-		free(k);
-	}
-	if (old)
-		free(((struct kept_file *)old)->text);
-	free(old);
+	if (!k->text || table_put(&all_kept, k, &old))
+		free_answer(k);
+	free_answer(old);
 }
 
 static const char *find_answer(char kind, const char *path)
@@ -74,6 +79,12 @@ void sysfs_keep(void)
 void sysfs_freeze(void)
 {
 	mode = FROZEN;
+}
+
+void sysfs_forget(void)
+{
+	mode = READS;
+	table_clear(&all_kept, free_answer);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */

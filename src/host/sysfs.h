@@ -29,10 +29,11 @@ void sysfs_names_free(struct dirent **names, int count);
 
 /*
  * For a process that will not see /sys any longer (chroot(2)): from sysfs_keep() on it keeps what
- * it reads, and from sysfs_freeze() on these functions return that and nothing else. Call both
- * before other threads run.
+ * it reads, and from sysfs_freeze() on these functions return that and nothing else. sysfs_forget()
+ * ends that. Call them before other threads run.
  */
 void sysfs_keep(void);
 void sysfs_freeze(void);
+void sysfs_forget(void);
 
 #endif

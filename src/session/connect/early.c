@@ -56,10 +56,11 @@ bool early_read(void)
 {
 	char why[256];
 
-	if (!verbs_present(why, sizeof why))
-		return false;
 	sysfs_keep();
-	verbs_present(why, sizeof why);
+	if (!verbs_present(why, sizeof why)) {
+		sysfs_forget();
+		return false;
+	}
 	read_adapters();
 	read_addresses();
 	(void)memlock_limit();

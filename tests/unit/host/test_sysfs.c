@@ -104,6 +104,22 @@ static void what_was_read_is_kept(void **state)
 	read_nothing();
 }
 
+static void what_was_kept_can_be_forgotten(void **state)
+{
+	char text[64];
+
+	(void)state;
+	sysfs_forget();
+	sysfs_keep();
+	read_all();
+	sysfs_forget();
+	make_file("text", "later\n");
+	assert_true(sysfs_text(text, sizeof text, "%s/text", top));
+	assert_string_equal(text, "later");
+	remove_tree();
+	assert_false(sysfs_text(text, sizeof text, "%s/text", top));
+}
+
 static void new_files_are_not_seen(void **state)
 {
 	char text[64];
@@ -120,6 +136,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(what_was_read_is_kept, begin),
 		cmocka_unit_test(new_files_are_not_seen),
+		cmocka_unit_test_setup(what_was_kept_can_be_forgotten, begin),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
