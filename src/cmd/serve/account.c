@@ -33,46 +33,60 @@ static bool parse_number(const char *text, uint32_t *to)
 	return n < UINT32_MAX;
 }
 
-int account_set_user(struct run_as *a, const char *text)
+/* These look up a name with room for an entry. They return as getpwnam_r(3) does. */
+typedef int find_id(const char *name, char room[static ROOM], bool *found, uint32_t *id);
+
+static int find_user(const char *name, char room[static ROOM], bool *found, uint32_t *id)
 {
-	struct passwd pw, *found = NULL;
+	struct passwd pw, *entry = NULL;
+	int err = getpwnam_r(name, &pw, room, ROOM, &entry);
+
+	*found = entry != NULL;
+	if (entry)
+		*id = pw.pw_uid;
+	return err;
+}
+
+static int find_group(const char *name, char room[static ROOM], bool *found, uint32_t *id)
+{
+	struct group gr, *entry = NULL;
+	int err = getgrnam_r(name, &gr, room, ROOM, &entry);
+
+	*found = entry != NULL;
+	if (entry)
+		*id = gr.gr_gid;
+	return err;
+}
+
+/* A number, or what `find' finds. kind: for messages. */
+static int set_id(const char *kind, const char *text, find_id *find, uint32_t *id)
+{
+	bool found;
 	char *room;
 	int err;
 
-	a->has_user = true;
-	if (parse_number(text, &a->user))
+	if (parse_number(text, id))
 		return 0;
 	room = malloc(ROOM);
 	if (!room)
-		return fail_as(OUT_MEMORY, "look up user %s: %m", text);
+		return fail_as(OUT_MEMORY, "look up %s %s: %m", kind, text);
 	do
-		err = getpwnam_r(text, &pw, room, ROOM, &found);
+		err = find(text, room, &found, id);
 	while (err == EINTR);
-	if (found)
-		a->user = pw.pw_uid;
 	free(room);
-	return found ? 0 : fail_lookup("user", text, err);
+	return found ? 0 : fail_lookup(kind, text, err);
+}
+
+int account_set_user(struct run_as *a, const char *text)
+{
+	a->has_user = true;
+	return set_id("user", text, find_user, &a->user);
 }
 
 int account_set_group(struct run_as *a, const char *text)
 {
-	struct group gr, *found = NULL;
-	char *room;
-	int err;
-
 	a->has_group = true;
-	if (parse_number(text, &a->group))
-		return 0;
-	room = malloc(ROOM);
-	if (!room)
-		return fail_as(OUT_MEMORY, "look up group %s: %m", text);
-	do
-		err = getgrnam_r(text, &gr, room, ROOM, &found);
-	while (err == EINTR);
-	if (found)
-		a->group = gr.gr_gid;
-	free(room);
-	return found ? 0 : fail_lookup("group", text, err);
+	return set_id("group", text, find_group, &a->group);
 }
 
 static int fill_groups(struct run_as *a, const struct passwd *pw)
