@@ -126,13 +126,6 @@ def test_changed_head_is_damage_and_twice_exits_41(arena, what):
     untouched(arena)
 
 
-@pytest.mark.parametrize("here, there", [(1, 2), (2, 1)])
-def test_wish_that_contradicts_exits_43(arena, here, there):
-    e = arena.sink(encrypt=here).orders()
-    e.hello(encrypt=there)
-    fails(e, 43)
-
-
 def test_wish_that_is_taken_out_of_hellos_holds(arena):
     """Someone changed HELLO and the hello of the lane so that the source knows of no wish."""
     e = arena.sink(encrypt=1).orders()
@@ -146,32 +139,4 @@ def test_wish_that_is_taken_out_of_hellos_holds(arena):
     lane.raw(lane.block(GOOD))
     assert e.frames.expect("LANE_STORED")["damaged"] == 1
     e.hang_up()
-    untouched(arena)
-
-
-def test_changed_hello_of_a_lane_is_a_strangers(arena):
-    """The bit of encryption is under the MAC: the porter closes the connection, and the right one may still come."""
-    e = arena.sink(encrypt=1).orders()
-    e.hello()
-    e.offered()
-    lane = e.dial(greet=False)
-    lane.raw(spoiled(lane.hello(), 7))
-    assert lane.closed()
-    e.lanes = []
-    lane = e.dial()
-    e.frames.send("CHOICE", transport=TCP, why="")
-    lane.records(GOOD)
-    e.result()
-    e.end(**total_of(b"good"))
-    ends(e, 0)
-
-
-def test_demand_on_a_session_that_agreed_on_none_exits_12(arena):
-    e = arena.sink(encrypt=2).orders()
-    e.hello()
-    e.offered()
-    e.seals, e.cipher = 1, sealed.AES
-    e.dial()
-    e.frames.send("CHOICE", transport=TCP, why="")
-    fails(e, 12)
     untouched(arena)

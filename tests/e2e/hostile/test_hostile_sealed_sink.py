@@ -39,13 +39,6 @@ def test_honest_sink_is_served(arena, ciphers):
     ends(e, 0)
 
 
-@pytest.mark.parametrize("here, there", [(1, 2), (2, 1)])
-def test_wish_that_contradicts_exits_43(arena, here, there):
-    e = arena.source(encrypt=here).orders()
-    e.hello(encrypt=there)
-    fails(e, 43)
-
-
 @pytest.mark.parametrize("lane_hello", [0, 1])
 def test_source_that_wants_encryption_sends_nothing_in_the_clear(arena, lane_hello):
     """The sink says that it knows of no wish, in HELLO, and in the hello of the lane."""
@@ -66,16 +59,6 @@ def test_ciphers_that_the_source_lacks_exit_43(arena):
     e = arena.source(encrypt=1).orders()
     e.hello(ciphers=1 << 5)
     fails(e, 43)
-
-
-def test_demand_on_a_session_that_agreed_on_none_exits_12(arena):
-    e = arena.source(encrypt=2).orders()
-    e.hello()
-    e.offered()
-    e.seals, e.cipher = 1, sealed.AES
-    e.dial()
-    e.frames.send("CHOICE", transport=TCP, why="")
-    fails(e, 12)
 
 
 def test_block_is_encrypted_anew_for_each_wire(arena):
@@ -135,21 +118,3 @@ def test_early_credit_confirms_nothing(arena):
     e.frames.send("DONE", **end)
     fails(e, 41)
     assert (arena.target / "f").read_bytes() == b"old"
-
-
-@pytest.mark.parametrize("at", [0, 4, 7, 8, 20, 40, 60, 71])
-def test_changed_hello_of_a_lane_is_a_strangers(arena, at):
-    e = arena.source(encrypt=1).orders()
-    e.hello()
-    e.offered()
-    lane = e.dial(greet=False)
-    hello = bytearray(lane.hello())
-    hello[at] ^= 1
-    lane.raw(bytes(hello))
-    assert lane.closed()
-    e.lanes = []
-    lane = e.dial()
-    e.frames.send("CHOICE", transport=TCP, why="")
-    _, end = serve(e, lane)
-    e.frames.send("DONE", **end)
-    ends(e, 0)
