@@ -14,6 +14,7 @@
 #include "copy/attr/modes.h"
 #include "expect.h"
 #include "session/channel/framer.h"
+#include "session/connect/early.h"
 
 enum { INPUT_MAX = 128 << 10, PACKETS_MAX = 200, SILENCE = 1 << 7 };
 
@@ -62,6 +63,15 @@ static void expect_bounds(const struct source_opts *from, const struct sink_opts
 		expect(failed()->code == OUT_USAGE);
 }
 
+/* What rdcpd makes of a client's wish. */
+static void expect_transport(const struct guest *g, enum transport wish)
+{
+	expect(wish != TRANSPORT_SSH && orders.m.want != TRANSPORT_SSH);
+	expect(g->want == TRANSPORT_AUTO ? orders.m.want == wish : orders.m.want == g->want);
+	expect(wish == TRANSPORT_AUTO || orders.m.want == wish);
+	expect(orders.m.want == TRANSPORT_TCP || orders.m.lanes <= EARLY_LANES);
+}
+
 /* What rdcpd lets a client do, if it lets it do anything. */
 static void expect_guest(void)
 {
@@ -76,12 +86,14 @@ static void expect_guest(void)
 		.anonymous = orders.m.depth & 1,
 		.idle_s = 5,
 		.memory = 1 << 20,
+		.want = (enum transport)((orders.m.depth >> 5) % TRANSPORT_SSH),
 		.refused = orders.m.depth & 8 ? UINT64_MAX : 0,
 		.incoming_chmod = orders.m.depth & 16 ? "go-w" : "",
 		.record = orders.m.depth & 4 ? &record : NULL,
 	};
 	const struct rules *r = &orders.rules;
 	const char *path = orders.want_count ? orders.wants[0] : orders.m.target;
+	enum transport wish = (enum transport)orders.m.want;
 
 	for (unsigned i = 0; i < 64; i++)
 		expect(!refusals_find(UINT64_C(1) << i, &orders) ||
@@ -97,7 +109,8 @@ static void expect_guest(void)
 		return;
 	}
 	expect(orders.m.role == ROLE_SINK ? g.may_write : g.may_read);
-	expect(orders.m.want == TRANSPORT_TCP && orders_have(&orders, START_LISTENS));
+	expect(orders_have(&orders, START_LISTENS));
+	expect_transport(&g, wish);
 	expect(!r->xattrs_all);
 	expect(orders.m.memory <= g.memory && orders.m.timeout_ms <= g.idle_s * 1000);
 	expect(orders.m.role == ROLE_SOURCE || g.may_delete || (!r->delete &&!r->delete_excluded));

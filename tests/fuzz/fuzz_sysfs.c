@@ -26,6 +26,7 @@
 #include "cmd/conductor/loopback.h"
 #include "expect.h"
 #include "host/numa.h"
+#include "host/sysfs.h"
 #include "session/connect/nics.h"
 
 enum { INPUT_MAX = 24 << 10, DEEP_MAX = 16, NODES = 3 };
@@ -362,6 +363,31 @@ static void read_in_place(void)
 	expect(netdev_mtu(&nobodys) == 0 && !adapter_behind(NULL, &nobodys, &a));
 }
 
+static void clear_tree(void)
+{
+	expect(nftw(top, clear, 8, FTW_DEPTH | FTW_PHYS) == 0);
+}
+
+/* A process that sees the tree no longer finds what it found before. */
+static void read_without_tree(const char *sys)
+{
+	struct adapter *before, *after;
+	unsigned count, left;
+
+	expect(adapters_list(sys, &before, &count) == 0);
+	clear_tree();
+	sysfs_freeze();
+	expect(adapters_list(sys, &after, &left) == 0 && left == count);
+	for (unsigned i = 0; i < count; i++)
+		expect(strcmp(before[i].device, after[i].device) == 0 &&
+		       before[i].port == after[i].port &&
+		       strcmp(before[i].netdev, after[i].netdev) == 0 &&
+		       strcmp(before[i].driver, after[i].driver) == 0 &&
+		       before[i].state == after[i].state);
+	free(before);
+	free(after);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static const rlim_t limits[] = {8 << 20, 64 << 10, RLIM_INFINITY};
@@ -374,12 +400,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(text, data, size);
 	text[size] = '\0';
 	make_tree(text);
+	sysfs_keep();
 	lockable = limits[size % 3];
 	snprintf(sys, sizeof sys, "%s/sys", top);
 	expect(survey_host(&s) == 0);
 	read_adapters(sys);
 	read_nodes(sys);
 	read_in_place();
-	expect(nftw(top, clear, 8, FTW_DEPTH | FTW_PHYS) == 0);
+	read_without_tree(sys);
 	return 0;
 }
