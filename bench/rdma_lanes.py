@@ -12,7 +12,6 @@ import tempfile
 from measure import BIN, ROOT, free_port, in_rounds, not_run, report
 
 ADAPTER = "connectx-roce"
-FOR_SECONDS = ("--seconds", 1, "--settle", 0.2)
 WHERE = "simulated %s" % ADAPTER
 LOOP = "loop of SENDs"
 
@@ -50,65 +49,62 @@ def pair(env, program, *args, build=BIN, wrapped=None):
     return float(found.group(1)), cpu
 
 
-def measured(env, blocks, depth, argv):
+def measured(env, blocks, depth, pairs, argv):
     """(GB/s, processor seconds per block). The seconds do not count those of a pair that only goes twice through its
     memory, most of which is the start and page faults."""
     few, many = (pair(env, *argv, "--blocks", n) for n in (2 * depth, blocks + 2 * depth))
-    return (many[0], (many[1] - few[1]) / blocks) if few and many else None
+    return (many[0], (many[1] - few[1]) / blocks / pairs) if few and many else None
 
 
-def shape_of(kib, depth):
-    return "--block-kib", kib, "--depth", depth
-
-
-def rate_report(what, figures, kib):
-    """Of {who: [GB/s]}; small blocks by number."""
+def compare(env, runs, what, who, kib=256, depth=12, blocks=8000, pairs=1):
+    """Reports the rates, of small blocks by number, and the processor time, which says more on a busy machine. blocks: of
+    each queue pair. who: {name: words}, Sluice first."""
+    got = in_rounds(runs, {name: lambda argv=argv: measured(env, blocks, depth, pairs, (
+        *argv, "--block-kib", kib, "--depth", depth)) for name, argv in who.items()})
+    what = "%s, blocks of %d KiB, %s" % (what, kib, WHERE)
     if kib < 64:
-        figures = {who: [r * 1e9 / (kib << 10) for r in rates] for who, rates in figures.items()}
-        report(what, figures, unit="blocks/s", digits=0, rounds=True)
+        report(what, {who: [r[0] * 1e9 / (kib << 10) for r in values] for who, values in got.items()}, unit="blocks/s",
+               digits=0, rounds=True)
     else:
-        report(what, figures, rounds=True)
-
-
-def beside_loop(env, runs, kib, depth, blocks):
-    who = {"lanes": ("lane_bench", "--lanes", 1, "--no-check", *shape_of(kib, depth)),
-           LOOP: ("send_loop", *shape_of(kib, depth))}
-    got = in_rounds(runs, {name: lambda argv=argv: measured(env, blocks, depth, argv) for name, argv in who.items()})
-    rate_report("One lane and a loop of SENDs, %d blocks of %d KiB, %s" % (depth, kib, WHERE),
-                {who: [r[0] for r in values] for who, values in got.items()}, kib)
-    report("Processor time of both ends, a block, of these", {
+        report(what, {who: [r[0] for r in values] for who, values in got.items()}, rounds=True)
+    report("Processor time of both ends, a block, of these (%s)" % what, {
         who: [r[1] * 1e6 for r in values] for who, values in got.items()}, unit="us", digits=2, rounds=True)
 
 
-def rates(env, runs, who):
-    got = in_rounds(runs, {name: lambda argv=argv: pair(env, *argv, *FOR_SECONDS) for name, argv in who.items()})
-    return {name: [r[0] for r in results] for name, results in got.items()}
+SMALL = {"kib": 4, "depth": 128, "blocks": 160000}
+
+
+def beside_loop(env, runs):
+    who = {"lanes": ("lane_bench", "--lanes", 1, "--no-check"),
+           "%s, from one buffer" % LOOP: ("send_loop",),
+           "%s, from a ring" % LOOP: ("send_loop", "--ring")}
+    for shape in {}, {"kib": 1024, "depth": 14, "blocks": 2000}, SMALL:
+        compare(env, runs, "One lane and a loop", who, **shape)
 
 
 def by_number(env, runs):
-    for n in (1, 2, 4, 8):
-        lanes, loops = "lanes: %d" % n, "loops of SENDs: %d" % n
-        report("%d queue pairs, 12 blocks of 256 KiB each, %s" % (n, WHERE), rates(env, runs, {
-            lanes: ("lane_bench", "--lanes", n, "--no-check"), loops: ("send_loop", "--pairs", n)}), rounds=True)
+    for n in 1, 2, 4, 8:
+        compare(env, runs, "Lanes and loops of SENDs: %d" % n, {
+            "lanes: %d" % n: ("lane_bench", "--lanes", n, "--no-check"),
+            "loops: %d" % n: ("send_loop", "--pairs", n)}, blocks=8000 // n, pairs=n)
 
 
 def by_operation(env, runs):
     """A lane by each operation, a loop of the same, and of WRITEs alone, as ib_write_bw has them."""
     peers = {"send": LOOP, "write-imm": "loop of WRITEs WITH IMMEDIATE", "write-send": "loop of WRITEs and SENDs"}
-    for kib, depth in ((256, 12), (4, 128)):
-        for op, loop in peers.items():
-            who = {"lanes: %s" % op: ("lane_bench", "--lanes", 1, "--no-check", "--rdma-op", op), loop: ("send_loop", "--op", op)}
-            if op == "write-send":
-                who["loop of WRITEs alone"] = ("send_loop", "--op", "write")
-            rate_report("One lane by --rdma-op=%s, blocks of %d KiB, %s" % (op, kib, WHERE), rates(env, runs, {
-                name: (*argv, *shape_of(kib, depth)) for name, argv in who.items()}), kib)
+    who = {}
+    for op, loop in peers.items():
+        who["lanes: %s" % op] = ("lane_bench", "--lanes", 1, "--no-check", "--rdma-op", op)
+        who[loop] = ("send_loop", "--op", op)
+    who["loop of WRITEs alone"] = ("send_loop", "--op", "write")
+    for shape in {}, SMALL:
+        compare(env, runs, "One lane by --rdma-op, and loops", who, **shape)
 
 
 def rdma_lanes(runs):
     if not (BIN / "bench/send_loop").exists():
         return not_run("Lanes over a simulated adapter", "a build without rdma-core")
     with simulated_host() as env:
-        for kib, depth, blocks in ((256, 12, 8000), (1024, 14, 2000), (4, 128, 160000)):
-            beside_loop(env, runs, kib, depth, blocks)
+        beside_loop(env, runs)
         by_number(env, runs)
         by_operation(env, runs)

@@ -2,9 +2,10 @@
 
 /*
  * The least that moves messages over RDMA, to compare lanes with: as ib_send_bw(1) and
- * ib_write_bw(1), queue pairs with a ring of registered buffers at either end, and messages back to
- * back. Nothing is filled, read, hashed or sent again, and an error ends the program. Each queue
- * pair has a thread, as a lane has.
+ * ib_write_bw(1), queue pairs with registered memory, and messages back to back, all of them from
+ * one buffer (or, with --ring, each from the next of as many as are in flight). Nothing is filled,
+ * read, hashed or sent again, and an error ends the program. Each queue pair has a thread, as a
+ * lane has, and the sink a ring of buffers.
  *
  * ib_send_bw relies on receives that the adapter finds not ready being repeated. Simulated adapters
  * do not allow that, nor does iWARP. So the sink sends an empty message for each quarter of the
@@ -35,6 +36,7 @@ static const char usage[] =
 	"  --blocks N  for each queue pair to send, instead of --seconds\n"
 	"  --settle S  seconds before those, in which nothing is counted   (0)\n"
 	"  --poll      poll for completions without sleeping\n"
+	"  --ring      send from a ring of buffers\n"
 	"Queue pair n uses PORT + n of the sink's ADDRESS.\n";
 
 enum operation { SEND, WRITE_IMM, WRITE_SEND, WRITE };
@@ -44,7 +46,7 @@ static struct {
 	uint32_t pairs, depth, size;
 	enum operation op;
 	double seconds, settle;
-	bool source, sink, polls;
+	bool source, sink, polls, ring;
 	struct sockaddr_in at;
 } opts = {
 	.pairs = 1,
@@ -219,7 +221,7 @@ static void post_empty(struct loop *l)
 
 static void post_block(struct loop *l, uint64_t slot)
 {
-	struct ibv_sge data = {.addr = (uintptr_t)(l->ring + slot * opts.size),
+	struct ibv_sge data = {.addr = (uintptr_t)(l->ring + (opts.ring ? slot : 0) * opts.size),
 			       .length = opts.size,
 			       .lkey = l->mr->lkey};
 	struct ibv_sge text = {.addr = (uintptr_t)notice_at(l, slot),
@@ -400,7 +402,7 @@ static int read_options(int argc, char **argv)
 		{"port", 1, NULL, 'p'},    {"depth", 1, NULL, 'd'},  {"block-kib", 1, NULL, 'b'},
 		{"seconds", 1, NULL, 't'}, {"settle", 1, NULL, 'e'}, {"poll", 0, NULL, 'l'},
 		{"blocks", 1, NULL, 'n'},  {"pairs", 1, NULL, 'q'},  {"op", 1, NULL, 'o'},
-		{NULL, 0, NULL, 0},
+		{"ring", 0, NULL, 'r'},    {NULL, 0, NULL, 0},
 	};
 	int c;
 
@@ -443,6 +445,9 @@ static int read_options(int argc, char **argv)
 			break;
 		case 'l':
 			opts.polls = true;
+			break;
+		case 'r':
+			opts.ring = true;
 			break;
 		default:
 			return -1;

@@ -22,18 +22,21 @@ static const char magic_refusal[4] = {'S', 'L', 'R', '\x93'};
 
 enum { HEAD_VERSION = 1, HEAD_CHECKED = LANE_HEAD - 8 };
 
+static int check_magic(const uint8_t got[static 5], const char magic[static 4], const char *what)
+{
+	if (memcmp(got, magic, 4) != 0)
+		return fail_as(OUT_PROTOCOL, "%s: wrong magic number", what);
+	if (got[4] != HEAD_VERSION)
+		return fail_as(OUT_PROTOCOL, "%s: version %u, not %u", what, got[4], HEAD_VERSION);
+	return 0;
+}
+
 static int take_magic(struct reader *r, const char magic[static 4], const char *what)
 {
-	uint8_t got[4];
-	uint8_t version;
+	uint8_t got[5];
 
 	take_bytes(r, got, sizeof got);
-	version = take_u8(r);
-	if (memcmp(got, magic, sizeof got) != 0)
-		return fail_as(OUT_PROTOCOL, "%s: wrong magic number", what);
-	if (version != HEAD_VERSION)
-		return fail_as(OUT_PROTOCOL, "%s: version %u, not %u", what, version, HEAD_VERSION);
-	return 0;
+	return check_magic(got, magic, what);
 }
 
 static void put_magic(struct writer *w, const char magic[static 4])
@@ -125,11 +128,9 @@ void head_encode(const struct head *h, uint8_t to[static LANE_HEAD])
 
 int head_decode(const uint8_t from[static LANE_HEAD], uint32_t room, struct head *h)
 {
-	struct reader r = reader_of(from, AT_KIND);
-
 	if (read_u64(from + HEAD_CHECKED) != XXH3_64bits(from, HEAD_CHECKED))
 		return fail_as(OUT_INTEGRITY, "block head: wrong checksum");
-	if (take_magic(&r, magic_block, "block head from the peer"))
+	if (check_magic(from, magic_block, "block head from the peer"))
 		return -1;
 	h->kind = from[AT_KIND];
 	h->lane = read_u16(from + AT_LANE);

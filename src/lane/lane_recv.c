@@ -110,6 +110,12 @@ static int try_block(struct lane *l, struct block **b)
 	return lane_die(l);
 }
 
+/* For lane_check(), which may find out a moment late. */
+static void note_awaiting(struct lane *l, bool awaits)
+{
+	atomic_store_explicit(&l->awaits_wire, awaits, memory_order_relaxed);
+}
+
 int lane_recv(struct lane *l, struct block **out)
 {
 	uint64_t start = clock_ns();
@@ -118,7 +124,7 @@ int lane_recv(struct lane *l, struct block **out)
 
 	if (lane_alive(l))
 		return -1;
-	atomic_store(&l->awaits_wire, true);
+	note_awaiting(l, true);
 	while (!b) {
 		if (lane_join(l))
 			return -1;
@@ -128,7 +134,7 @@ int lane_recv(struct lane *l, struct block **out)
 		if (try_block(l, &b))
 			return -1;
 	}
-	atomic_store(&l->awaits_wire, false);
+	note_awaiting(l, false);
 	b->lent_ns = clock_ns();
 	count_up(&l->counts.ns_block, b->lent_ns - start);
 	l->lent = b;
@@ -153,8 +159,9 @@ int lane_put(struct lane *l, struct block *b)
 		return lane_die(l);
 	}
 	l->lent = NULL;
-	stored = atomic_fetch_add(&l->stored, 1) + 1;
-	atomic_store(&l->sign_ms, now / 1000000);
+	stored = lane_stored(l) + 1;
+	atomic_store_explicit(&l->stored, stored, memory_order_release);
+	atomic_store_explicit(&l->sign_ms, now / 1000000, memory_order_relaxed);
 	count_up(&l->counts.ns_store, now - b->lent_ns);
 	count_up(&l->counts.blocks, 1);
 	count_up(&l->counts.bytes, b->len);
@@ -163,10 +170,10 @@ int lane_put(struct lane *l, struct block *b)
 		return -1;
 	b = &l->pool.blocks[b->slot]; /* b may be private_copy or plain */
 	/* Post before granting: with the credit the source may send into the block. */
-	atomic_store(&l->awaits_wire, true);
+	note_awaiting(l, true);
 	if (w &&
 	    (w->ops->post(w, b) || (stored - l->granted >= credit_batch(l) && grant_credit(l))))
 		rc = lane_broke(l);
-	atomic_store(&l->awaits_wire, false);
+	note_awaiting(l, false);
 	return rc;
 }

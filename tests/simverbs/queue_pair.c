@@ -608,11 +608,19 @@ int queue_pair_reap(struct queue_pair *q, const struct completion *c, int most, 
 	 * It was entered before the error state, which another thread may set meanwhile. */
 	int passes = atomic_load(&q->area->state) == QUEUE_ERROR ? 2 : 1, n = 0;
 
-	for (int flushed = 0; flushed < passes; flushed++) {
-		if (q->qp.recv_cq == &c->cq && n < most)
+	/* An adapter enters completions in the order in which they come, and the acknowledgement of
+	 * a send may come before or after what the peer has sent since. So either is first in turn,
+	 * and neither keeps the other back. */
+	q->sends_first = !q->sends_first;
+	for (int i = 0; i < 2 * passes && n < most; i++) {
+		bool flushed = i >= 2;
+
+		if ((i % 2 == 0) == q->sends_first) {
+			if (q->qp.send_cq == &c->cq)
+				n += reap_sends(q, flushed, most - n, wc + n);
+		} else if (q->qp.recv_cq == &c->cq) {
 			n += reap_receives(q, flushed, most - n, wc + n);
-		if (q->qp.send_cq == &c->cq && n < most)
-			n += reap_sends(q, flushed, most - n, wc + n);
+		}
 	}
 	return n;
 }

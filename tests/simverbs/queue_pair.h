@@ -45,6 +45,7 @@ struct queue_pair {
 	uint64_t posted, delivered, done, reaped;
 	_Atomic uint64_t done_signaled;
 	uint64_t reaped_signaled;
+	bool sends_first; /* the next time that completions are polled */
 	struct remote *remote; /* NULL: not connected */
 	bool must_listen; /* iWARP, accepting side: nothing has come yet */
 	unsigned tries; /* of the send that is next */

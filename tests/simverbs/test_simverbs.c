@@ -1225,6 +1225,34 @@ static void test_a_send_waits_for_a_receive(void **state)
 		run_with("", wait_for_a_receive);
 }
 
+/* What one queue has does not keep the other's completions back. */
+static int poll_both_queues(void)
+{
+	struct end near = {0}, far = {0};
+	bool sent = false;
+
+	connect_ends(&near, &far);
+	for (unsigned i = 1; i < 4; i++)
+		end_post(&far, i);
+	for (unsigned i = 0; i < 4; i++) {
+		END_NEED(end_send(&near, i, 100) == 0);
+		END_NEED(end_reap(&near).status == IBV_WC_SUCCESS);
+	}
+	end_post(&near, 4);
+	END_NEED(end_send(&far, 4, 100) == 0);
+	for (unsigned i = 0; i < 3; i++)
+		sent |= end_reap(&far).opcode == IBV_WC_SEND;
+	END_NEED(sent);
+	close_ends(&near, &far);
+	return 0;
+}
+
+static void test_a_queue_does_not_starve_the_other(void **state)
+{
+	(void)state;
+	run_with("", poll_both_queues);
+}
+
 static int receive_with_status(void)
 {
 	struct end near = {0}, far = {0};
@@ -1710,6 +1738,7 @@ int main(void)
 		cmocka_unit_test(test_an_unknown_rule_ends_the_program),
 		cmocka_unit_test(test_no_receive_is_posted),
 		cmocka_unit_test(test_a_send_waits_for_a_receive),
+		cmocka_unit_test(test_a_queue_does_not_starve_the_other),
 		cmocka_unit_test(test_an_ordered_status_of_a_receive),
 		cmocka_unit_test(test_misuse_ends_the_program),
 		cmocka_unit_test(test_memory_is_the_programs_after_the_completion),

@@ -181,10 +181,11 @@ static int work_done(struct verbs *v, const struct ibv_wc *wc)
 	}
 	if (wc->status != IBV_WC_SUCCESS)
 		return work_failed(v, wc);
-	if (work >= WORK_RECV_BLOCK && check_opcode(v, wc, work))
-		return -1;
-	if (work >= WORK_RECV_BLOCK)
-		lane_heard_wire(v->lane);
+	if (work >= WORK_RECV_BLOCK) {
+		if (check_opcode(v, wc, work))
+			return -1;
+		v->heard = true;
+	}
 	switch (work) {
 	case WORK_SEND_BLOCK:
 		v->first_unacked++; /* sends complete in the order in which they were posted */
@@ -218,8 +219,11 @@ static int poll_completions(struct verbs *v)
 		return verbs_fail(v, OUT_PEER_LOST, "%s: poll the completion queue: failed",
 				  v->wire.name);
 	}
+	v->heard = false;
 	for (int i = 0; i < n; i++)
 		work_done(v, &wc[i]);
+	if (v->heard)
+		lane_heard_wire(v->lane);
 	return n;
 }
 
@@ -459,14 +463,24 @@ static uint64_t count_credited(const struct verbs *v)
 	return v->stored < v->first_unacked ? v->stored : v->first_unacked;
 }
 
+/* A caller that only polls must also learn that the wire broke. */
+static int poll_credits(struct verbs *v)
+{
+	int n;
+
+	if (is_broken(v))
+		return verbs_progress(v, 0);
+	n = reap_completions(v);
+	if (n < 0)
+		return -1;
+	return n > 0 ? 0 : check_sink_alive(v);
+}
+
 static int verbs_credit(struct wire *w, uint64_t least, uint64_t *stored)
 {
 	struct verbs *v = verbs_of(w);
 
-	/* A caller that only polls must also learn that the wire broke. */
-	if (least == 0 && count_credited(v) < v->next_block &&
-	    ((is_broken(v) ? verbs_progress(v, 0) : reap_completions(v)) < 0 ||
-	     check_sink_alive(v)))
+	if (least == 0 && count_credited(v) < v->next_block && poll_credits(v))
 		return -1;
 	while (count_credited(v) < least) {
 		if (await_sink(v))

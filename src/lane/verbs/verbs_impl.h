@@ -118,6 +118,7 @@ struct verbs {
 	/* Posted and not yet reaped; the most that the device grants. */
 	uint32_t sends, sends_max;
 	uint64_t sends_done; /* reaped */
+	bool heard; /* one of the completions just polled is a message of the peer */
 	bool sends_inline; /* credits and notices are sent inline, without the ring's memory */
 	uint32_t credit_slot; /* else: the next credit slot of the ring to send from */
 	unsigned hellos; /* the peer's hellos that arrived */

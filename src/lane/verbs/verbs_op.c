@@ -123,17 +123,16 @@ uint64_t verbs_ring_at(const struct verbs *v)
 
 int verbs_post_block(struct verbs *v, uint32_t slot)
 {
-	struct ibv_sge block = {.addr = (uintptr_t)(v->pool->blocks[slot].data - LANE_HEAD),
-				.length = LANE_HEAD + v->pool->size,
-				.lkey = v->pool_mr->lkey};
-	struct ibv_sge notice = {.addr = (uintptr_t)verbs_notice_at(v, slot),
-				 .length = NOTICE_SIZE,
-				 .lkey = v->ring_mr->lkey};
-	struct ibv_sge *into = v->op == RDMA_OP_SEND         ? &block
-			       : v->op == RDMA_OP_WRITE_SEND ? &notice
-							     : NULL;
+	struct ibv_sge into = {.addr = (uintptr_t)(v->pool->blocks[slot].data - LANE_HEAD),
+			       .length = LANE_HEAD + v->pool->size,
+			       .lkey = v->pool_mr->lkey};
 
-	if (verbs_post_recv(v, work_id(WORK_RECV_BLOCK, slot), into))
+	if (v->op == RDMA_OP_WRITE_SEND)
+		into = (struct ibv_sge){.addr = (uintptr_t)verbs_notice_at(v, slot),
+					.length = NOTICE_SIZE,
+					.lkey = v->ring_mr->lkey};
+	if (verbs_post_recv(v, work_id(WORK_RECV_BLOCK, slot),
+			    v->op == RDMA_OP_WRITE_IMM ? NULL : &into))
 		return -1;
 	v->posted[slot] = true;
 	return 0;
