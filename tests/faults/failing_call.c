@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * Preloaded into a program, makes certain calls fail (see tests/rig/faulty.py):
+ * Preloaded into a program, makes certain calls fail or wait (see tests/rig/faulty.py):
  *
  *	FAIL_CALL   open, fstatat, unlinkat, fdopendir, accept, connect, fchmod, malloc or realloc
  *	FAIL_NAME   open, fstatat and unlinkat of this name fail, and fdopendir of a directory with
@@ -11,6 +11,7 @@
  *	FAIL_ERRNO  the errno (default: EIO); 0: fdopendir fails with errno 0
  *	FAIL_MARK   a file that is created when a call fails
  *	FAIL_KILL   the process is killed instead; `parent': its parent is, and unlinkat succeeds
+ *	SLOW_FORK   fork takes so many ms longer
  */
 
 /* So that open() and open64() are two functions here. */
@@ -30,6 +31,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 extern void *__libc_malloc(size_t size);
@@ -124,6 +126,18 @@ int fchmod(int fd, mode_t mode)
 	int (*real)(int, mode_t) = (int (*)(int, mode_t))dlsym(RTLD_NEXT, "fchmod");
 
 	return is_call("fchmod") ? fail_now() : real(fd, mode);
+}
+
+pid_t fork(void)
+{
+	pid_t (*real)(void) = (pid_t(*)(void))dlsym(RTLD_NEXT, "fork");
+	const char *ms = getenv("SLOW_FORK");
+	long left = ms ? atol(ms) : 0;
+	struct timespec t = {.tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000};
+
+	while (nanosleep(&t, &t) && errno == EINTR)
+		;
+	return real();
 }
 
 static int open_or_fail(const char *call, const char *path, int flags, mode_t mode)

@@ -16,6 +16,11 @@ def failing(tmp_path, call, code=errno.EIO, **what):
             "FAIL_MARK": str(tmp_path / "failed"), **{"FAIL_" + k.upper(): str(v) for k, v in what.items()}}
 
 
+def slow_fork(ms):
+    """To start a process takes so many ms more."""
+    return {"LD_PRELOAD": str(FAILING), "SLOW_FORK": str(ms)}
+
+
 def lying(under, nth, at=0):
     """The nth write below the directory under stores a wrong bit. Then a file `lied' exists beside the directory."""
     return {"LD_PRELOAD": str(LIAR), "LIE_UNDER": os.path.realpath(under), "LIE_NTH": str(nth), "LIE_AT": str(at),

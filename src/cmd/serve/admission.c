@@ -78,5 +78,5 @@ pid_t admission_victim(const struct admission *a)
 
 uint64_t admission_due(const struct admission *a)
 {
-	return a->count ? a->list[0].since + ADMISSION_MS : 0;
+	return admission_is_full(a) ? a->list[0].since + ADMISSION_MS : 0;
 }

@@ -41,7 +41,7 @@ void admission_add(struct admission *a, pid_t pid, const struct stranger *s);
 void admission_remove(struct admission *a, pid_t pid);
 /* The process that must make room now, when all places are taken; 0: none has to yet. */
 pid_t admission_victim(const struct admission *a);
-/* When a process will have to make room (clock_ms); 0: there are none. */
+/* When there is room for one more (clock_ms), also if nobody goes on until then; 0: now. */
 uint64_t admission_due(const struct admission *a);
 
 #endif

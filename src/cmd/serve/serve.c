@@ -342,15 +342,14 @@ static bool make_room(struct service *v)
 	return !admission_is_full(&v->admission);
 }
 
+/* Starts one process at most. To start one takes long on a busy machine, and lanes of sessions wait
+ * in between. */
 static void admit_waiting(struct service *v)
 {
-	int i;
+	int i = admission_choose(&v->admission, &v->strangers);
 
-	while ((i = admission_choose(&v->admission, &v->strangers)) >= 0) {
-		if (admission_is_full(&v->admission) && !make_room(v))
-			return;
+	if (i >= 0 && (!admission_is_full(&v->admission) || make_room(v)))
 		start_client(v, (unsigned)i);
-	}
 }
 
 /* ---- the loop -------------------------------------------------------------------------------- */
@@ -382,12 +381,10 @@ static void fill_polls(struct service *v, struct polls *p)
 
 static int poll_ms(const struct service *v)
 {
-	uint64_t due = strangers_due(&v->strangers), room = 0;
+	uint64_t due = strangers_due(&v->strangers), room = admission_due(&v->admission);
 	int left = due ? clock_left(due) : CHECK_MS;
 
-	if (admission_choose(&v->admission, &v->strangers) >= 0)
-		room = admission_due(&v->admission);
-	if (room && clock_left(room) < left)
+	if (clock_left(room) < left && admission_choose(&v->admission, &v->strangers) >= 0)
 		left = clock_left(room);
 	return left < CHECK_MS ? left : CHECK_MS;
 }
