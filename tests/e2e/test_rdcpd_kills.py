@@ -102,7 +102,7 @@ def test_nothing_of_killed_clients_stays(bench, daemon, tmp_path):
     wait_until(lambda: daemon.children() == [])
     before = daemon.descriptors(), private_memory(parent)
     end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
+    while time.monotonic() < end or clients.killed <= SECONDS:
         clients.step()
         time.sleep(.01)
     clients.settle()
@@ -111,7 +111,6 @@ def test_nothing_of_killed_clients_stays(bench, daemon, tmp_path):
     left = [name for n in range(TARGETS) for top in (clients.target(n), clients.target(n) / "d") for name in leftovers(top)]
     print("%d clients were killed, %d were not; descriptors %d, %d; memory of the parent %d KiB, %d KiB; %d temporary files" % (
         clients.killed, clients.done, before[0], after[0], before[1] >> 10, after[1] >> 10, len(left)))
-    assert clients.killed > SECONDS
     assert after[0] == before[0]
     assert after[1] < before[1] + (1 << 20)
     assert left == []

@@ -46,7 +46,7 @@ def release(runs, daemon):
 
 def refused(daemon, why, *words, key=None):
     """A client that does not wait gets one sentence, and the daemon logs one line."""
-    r = daemon.copy("--connect-timeout=0.2", *words, key=key)
+    r = daemon.copy_at_once(*words, key=key)
     assert r.code == 35 and why in r.errors() and len(r.errors().splitlines()) == 1, r.errors()
     line = daemon.run.expect("rejected")
     assert why in line, line
@@ -200,7 +200,7 @@ def test_client_without_a_process_gets_the_reason(bench, tmp_path):
     runs = holders(daemon, tmp_path, 2)
     busy(daemon, 2)
     with limited(daemon, "NOFILE", daemon.descriptors() + 1):
-        r = daemon.copy("--connect-timeout=0.5", "in", daemon.url("data/"))
+        r = daemon.copy_at_once("in", daemon.url("data/"))
         assert r.code == 35 and "takes no new session now" in r.errors(), (r.code, r.errors())
         daemon.run.expect("serve a client: Too many open files")
         waits = daemon.bench.start(daemon.argv("--connect-timeout=%d" % (60 * SLOW), "in", daemon.url("data/")), cwd=tmp_path)
@@ -212,10 +212,11 @@ def test_session_without_an_end_gets_the_reason(bench, tmp_path):
     """The process of a client has no descriptors for pipes. Their number depends on what is open, so several are tried."""
     daemon = Configured(bench, tmp_path, DATA)
     (tmp_path / "in").write_bytes(b"data")
-    runs = []
-    for most in range(daemon.descriptors() + 2, daemon.descriptors() + 6):
-        with limited(daemon, "NOFILE", most):
-            runs.append(daemon.copy("--connect-timeout=0.5", "in", daemon.url("data/")))
+    runs, idle = [], daemon.descriptors()
+    for more in range(2, 6):
+        with limited(daemon, "NOFILE", idle + more):
+            runs.append(daemon.copy_at_once("in", daemon.url("data/")))
+        wait_until(lambda: daemon.descriptors() == idle)
     assert any(r.code == 5 and "start an end: Too many open files" in r.errors() for r in runs), [(r.code, r.errors()) for r in runs]
     assert daemon.copy("in", daemon.url("data/")).code == 0
 
@@ -223,6 +224,8 @@ def test_session_without_an_end_gets_the_reason(bench, tmp_path):
 def test_silent_connections_take_all_descriptors(bench, tmp_path):
     daemon = Configured(bench, tmp_path, DATA)
     (tmp_path / "in").write_bytes(b"data")
+    # It serves, so it has seen the limit that it began with.
+    assert daemon.copy("in", daemon.url("data/")).code == 0
     with contextlib.ExitStack() as stack, limited(daemon, "NOFILE", 60):
         for _ in range(120):
             stack.enter_context(socket.create_connection((HERE, daemon.port)))
