@@ -67,7 +67,7 @@ def compare(env, runs, what, who, kib=256, depth=12, blocks=8000, pairs=1):
                digits=0, rounds=True)
     else:
         report(what, {who: [r[0] for r in values] for who, values in got.items()}, rounds=True)
-    report("Processor time of both ends, a block, of these (%s)" % what, {
+    report("Processor time of both ends, a block, of these", {
         who: [r[1] * 1e6 for r in values] for who, values in got.items()}, unit="us", digits=2, rounds=True)
 
 
