@@ -102,6 +102,15 @@ def test_nothing_is_made_below_the_floor(bench, tmp_path, disk):
     assert daemon.copy(daemon.url("data/fill"), "out").code == 0
 
 
+@pytest.mark.parametrize("most, printed", [("300k", "300 KiB"), ("1000", "1000 bytes"), ("2G", "2 GiB"), ("1M", "1 MiB")])
+def test_limit_is_printed_as_it_was_given(bench, tmp_path, most, printed):
+    daemon = Configured(bench, tmp_path, DATA + "max bytes = %s\n" % most)
+    with open(tmp_path / "more", "wb") as f:
+        f.truncate(3 << 30)
+    r = daemon.copy("--no-sparse", "more", daemon.url("data/"))
+    assert r.code == 11 and "may store at most %s here" % printed in r.errors(), r.errors()
+
+
 def test_max_bytes(bench, tmp_path):
     """Of each session; what was there does not count."""
     daemon = Configured(bench, tmp_path, DATA + "max bytes = 2M\n")

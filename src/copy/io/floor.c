@@ -6,13 +6,14 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <sys/mman.h>
 #include <sys/statfs.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
 
-enum { MIB = 1 << 20 };
+enum { LIMIT_TEXT_MAX = 32 };
 /* A slot is a range of this many bytes, more than a process ever writes at a time. */
 static const uint64_t SLOT_BYTES = (uint64_t)1 << 40;
 
@@ -117,18 +118,22 @@ static int sum_announced(uint64_t *sum)
 	return more;
 }
 
-/* Whether the floor holds if size bytes are written. Disks that do not say are full. */
-static bool has_room(int fd, uint64_t size)
+/* Whether the floor holds if size bytes are written. Returns 0; or -1 with `said', or with errno.
+ */
+static int check_room(int fd, uint64_t size)
 {
 	struct statfs fs;
 	uint64_t left;
 
 	if (!limit.min_free)
-		return true;
+		return 0;
 	if (RETRIED(fstatfs(fd, &fs)))
-		return false;
+		return -1;
 	left = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
-	return left >= limit.min_free && left - limit.min_free >= size;
+	if (left >= limit.min_free && left - limit.min_free >= size)
+		return 0;
+	said = SAID_FREE;
+	return -1;
 }
 
 /* Counts len bytes as stored by this process, unless they are too many. */
@@ -142,17 +147,14 @@ static bool count_bytes(uint64_t len)
 	return false;
 }
 
-/* Returns -1 with `said', or with errno. */
+/* The same for what all processes announce. */
 static int check_floor(int fd)
 {
 	uint64_t sum = 0;
 
 	if (limit.min_free && sum_announced(&sum))
 		return -1;
-	if (has_room(fd, sum))
-		return 0;
-	said = SAID_FREE;
-	return -1;
+	return check_room(fd, sum);
 }
 
 int floor_begin(int fd, size_t len)
@@ -193,24 +195,38 @@ int floor_check(int fd, uint64_t size)
 	if (!is_set)
 		return 0;
 	said = SAID_NOTHING;
-	if (limit.max_bytes && (so_far > limit.max_bytes || size > limit.max_bytes - so_far))
-		said = SAID_BYTES;
-	else if (!has_room(fd, size))
-		said = SAID_FREE;
-	return said ? -1 : 0;
+	if (!limit.max_bytes || (so_far <= limit.max_bytes && size <= limit.max_bytes - so_far))
+		return check_room(fd, size);
+	said = SAID_BYTES;
+	return -1;
+}
+
+/* Exact, in the largest unit that is. */
+static const char *limit_text(uint64_t bytes, char to[static LIMIT_TEXT_MAX])
+{
+	static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
+	unsigned unit = 0;
+
+	while (bytes % 1024 == 0 && unit + 1 < sizeof units / sizeof *units) {
+		bytes /= 1024;
+		unit++;
+	}
+	snprintf(to, LIMIT_TEXT_MAX, "%" PRIu64 " %s", bytes, units[unit]);
+	return to;
 }
 
 int floor_fail(const char *name)
 {
+	char text[LIMIT_TEXT_MAX];
+
 	switch (said) {
 	case SAID_BYTES:
-		return fail("write %s: a session may store at most %" PRIu64
-			    " MiB here (max bytes of rdcpd)",
-			    name, limit.max_bytes / MIB);
+		return fail("write %s: a session may store at most %s here (max bytes of rdcpd)",
+			    name, limit_text(limit.max_bytes, text));
 	case SAID_FREE:
-		return fail("write %s: the disk is full but for the %" PRIu64
-			    " MiB that stay free (min free of rdcpd)",
-			    name, limit.min_free / MIB);
+		return fail("write %s: the disk is full but for the %s that stay free (min free of "
+			    "rdcpd)",
+			    name, limit_text(limit.min_free, text));
 	default:
 		return fail("write %s: %m", name);
 	}

@@ -134,7 +134,17 @@ static void test_the_floor(void **state)
 	set(1, 0);
 	assert_int_equal(floor_check(disk, 1), 0);
 	assert_int_equal(floor_check(disk, UINT64_MAX), -1);
+}
+
+static void test_a_disk_that_cannot_be_examined(void **state)
+{
+	(void)state;
+	set(1, 0);
 	assert_int_equal(floor_begin(-1, 1), -1);
+	assert_said("write x: Bad file descriptor");
+	assert_int_equal(announced_mib(MINE), 0);
+	assert_int_equal(floor_check(-1, 0), -1);
+	assert_said("write x: Bad file descriptor");
 }
 
 /* Together they announce more than this disk has. Each of them alone is found, whatever its slot.
@@ -191,6 +201,7 @@ int main(void)
 		cmocka_unit_test(test_nothing_is_limited),
 		cmocka_unit_test(test_a_write_is_announced),
 		cmocka_unit_test(test_the_floor),
+		cmocka_unit_test(test_a_disk_that_cannot_be_examined),
 		cmocka_unit_test(test_what_others_write_counts),
 		cmocka_unit_test(test_bytes_of_a_process),
 	};
