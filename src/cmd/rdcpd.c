@@ -18,7 +18,6 @@ int main(int argc, char **argv)
 	static struct server s = {.options = &o};
 	static struct alone_key key;
 	bool alone;
-	int rc;
 
 	process_parse_options(&o, RDCPD, argc, argv);
 	notify_begin();
@@ -27,13 +26,16 @@ int main(int argc, char **argv)
 	s.json = o.serve.log_json;
 	s.family = o.network.family == 4 ? AF_INET : o.network.family == 6 ? AF_INET6 : 0;
 	alone = alone_is_meant(&o);
+	/* Before a process is confined, as the settings are tried. */
+	if (openssl_start())
+		process_exit_failed(RDCPD);
 	if (alone ? alone_load(&o, &key, &s.settings) : settings_load(&o, &s.settings))
 		process_exit_failed(RDCPD);
 	if (o.serve.only_checks) {
 		settings_free(s.settings);
 		process_exit(OUT_DONE);
 	}
-	if (openssl_start() || serve_listen(&s))
+	if (serve_listen(&s))
 		process_exit_failed(RDCPD);
 	/* First: whoever waits for the next line finds the key. */
 	if (alone && alone_print(&s, &key))
@@ -44,10 +46,8 @@ int main(int argc, char **argv)
 	if (alone)
 		s.options = NULL;
 	explicit_bzero(&key, sizeof key);
-	rc = serve_run(&s);
+	serve_run(&s);
 	settings_free(s.settings);
 	options_free(&o);
-	if (rc)
-		process_exit_failed(RDCPD);
 	process_exit(OUT_DONE);
 }

@@ -19,7 +19,6 @@
 #include "cmd/serve/host_gate.h"
 #include "cmd/serve/listeners.h"
 #include "cmd/serve/notify.h"
-#include "cmd/serve/replay.h"
 #include "cmd/serve/session_child.h"
 #include "copy/io/floor.h"
 #include "session/connect/strangers.h"
@@ -45,7 +44,6 @@ struct service {
 	struct strangers strangers;
 	struct admission admission;
 	struct census census;
-	struct replay replay;
 	struct host_gate gate;
 	struct client clients[SESSIONS_MAX];
 	unsigned count;
@@ -296,7 +294,7 @@ static bool accept_hello(struct service *v, unsigned i)
 	size_t size = stranger_peek_hello(&v->strangers, i, hello);
 	char from[80];
 
-	s->waits = size > 0 && !replay_check(&v->replay, hello, size);
+	s->waits = size > 0 && !replay_check(&v->server->replay, hello, size);
 	if (!s->waits)
 		log_debug("closed a connection from %s: %s", stranger_text(s, from, sizeof from),
 			  size ? "its ClientHello was here before" : "no ClientHello");
@@ -527,17 +525,15 @@ int serve_listen(struct server *s)
 {
 	take_signals();
 	s->board = floor_make_board();
-	return s->board < 0 ? -1 : listeners_open(s);
+	return s->board < 0 || replay_init(&s->replay) ? -1 : listeners_open(s);
 }
 
-int serve_run(struct server *s)
+void serve_run(struct server *s)
 {
 	static struct service v;
 	struct notify_state state;
 
 	v.server = s;
-	if (replay_init(&v.replay))
-		return -1;
 	strangers_init(&v.strangers, STRANGERS_MAX);
 	state = state_of(&v);
 	notify_ready(&state);
@@ -551,5 +547,4 @@ int serve_run(struct server *s)
 	stop_clients(&v);
 	listeners_close(s);
 	close_fd(s->board);
-	return 0;
 }

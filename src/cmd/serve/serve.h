@@ -9,6 +9,7 @@
  * that session's end, which checks the hello. The parent decodes nothing else.
  */
 
+#include "cmd/serve/replay.h"
 #include "cmd/serve/settings.h"
 
 struct server {
@@ -23,6 +24,7 @@ struct server {
 	int listeners[2];
 	unsigned listener_count;
 	int board; /* of all ends (copy/io/floor.h) */
+	struct replay replay;
 };
 
 /* From here on signals have the meaning that serve_run() describes. */
@@ -30,7 +32,7 @@ int serve_listen(struct server *s);
 /* Serves clients until a signal. SIGTERM: takes no new clients, and ends with the last session, or
  * when the settings' time is over. A second SIGTERM, or SIGINT, ends all sessions at once. SIGHUP
  * loads the settings again, for later sessions; if that fails, the settings stay as they are.
- * Reports all of that to a service manager (notify.h). Returns 0, or -1 with a failure. */
-int serve_run(struct server *s);
+ * Reports all of that to a service manager (notify.h). */
+void serve_run(struct server *s);
 
 #endif
