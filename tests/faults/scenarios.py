@@ -635,6 +635,16 @@ class Configured(Served):
         port = 0
         key file = TOP/key
         secrets file = TOP/secrets
+        hosts allow = 127.0.0.0/8
+        hosts deny = *
+        max sessions = 8
+        max sessions per user = 4
+        memory = 256M
+        timeout = 60
+        drain limit = 5
+        transport = auto
+        port range = 20000-20999
+        tos = cs1
         [s]
         path = TOP/s
         comment = what is copied
@@ -654,7 +664,13 @@ class Configured(Served):
         hosts deny = *
         encryption required = yes
         fsync = yes
+        max connections = 4
+        max bytes = MOST
+        min free = FREE
+        incoming chmod = F+w
+        refuse options = acls
         """
+    most, free = "1G", "1M"
 
     def prepare(self, make, top):
         super().prepare(make, top)
@@ -666,10 +682,9 @@ class Configured(Served):
     def configure(self, top):
         self.write_configuration(top, "conf", self.configuration)
 
-    @staticmethod
-    def write_configuration(top, name, text):
+    def write_configuration(self, top, name, text):
         uid, gid = (NOBODY, NOBODY) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
-        for word, value in ("TOP", top), ("USER", pwd.getpwuid(uid).pw_name), ("GROUP", grp.getgrgid(gid).gr_name):
+        for word, value in ("TOP", top), ("MOST", self.most), ("FREE", self.free), ("USER", pwd.getpwuid(uid).pw_name), ("GROUP", grp.getgrgid(gid).gr_name):
             text = text.replace(word, value)
         put("%s/%s" % (top, name), text.encode())
 
@@ -678,10 +693,12 @@ class Configured(Served):
 
 
 class Reloaded(Configured):
-    """rdcpd gets SIGHUP when its configuration file has the module t, too. Then rdcp starts."""
+    """rdcpd gets SIGHUP when its configuration file has the module t, too. Then rdcp starts; where the line about that is lost,
+    after some seconds."""
 
-    client = ("sh", "-c", """mv conf.new conf; kill -HUP "$(cat pid)"
-        until grep -qE "settings (again|stay)" ../stderr-0; do kill -0 "$(cat pid)" || exit 44; sleep .01; done; exec "$@" """, "sh")
+    client = ("sh", "-c", """mv conf.new conf; kill -HUP "$(cat pid)"; n=0
+        until grep -qE "settings (again|stay)" ../stderr-0 || [ $((n += 1)) -gt 500 ]; do
+            kill -0 "$(cat pid)" || exit 44; sleep .01; done; exec "$@" """, "sh")
 
     def configure(self, top):
         self.write_configuration(top, "conf.new", self.configuration)
@@ -742,6 +759,9 @@ Configured("config-push", ["-a", "--delete", "s/", "rdma:alice@t/"], as_nobody(t
 Configured("config-pull", ["-a", "--remove-source-files", "rdma:alice@s/", "t"], few_over, removes=True)
 Configured("config-modules", ["rdma:alice@"], few, **LISTING)
 Configured("config-modules-json", ["--json", "rdma:alice@"], few, **LISTING)
+# The file b is more than a session may store, or nothing may be stored at all.
+Configured("config-most", ["-a", "s/", "rdma:alice@t/"], as_nobody(few_over), most="300k", codes=(0, 23))
+Configured("config-full", ["-a", "s/", "rdma:alice@t/"], as_nobody(few_over), free="1000T", codes=(0, 23))
 Reloaded("config-reload", ["-a", "s/", "rdma:alice@t/"], as_nobody(few_over), loose=("pid", "conf", "conf.new"))
 Checking("config-check", [], few)
 Wrong("config-wrong", [], few, codes=(1,))
