@@ -253,6 +253,18 @@ def test_missing_spares_are_reported(bench, tmp_path):
     assert r.errors().count("exited with 7 before it could carry a lane") == 1, r.errors()
 
 
+def test_lane_without_a_carrier_does_not_wait_for_a_password(bench, tmp_path):
+    """No spare is left for the third lane, and none starts."""
+    (tmp_path / "in").write_bytes(bytes(24 << 20))
+    (tmp_path / "places").touch()
+    (tmp_path / "shut").touch()
+    began = time.monotonic()
+    r = bench.copy("--lanes=3", "--bwlimit=1M", "--connect-timeout=%d" % (3 * SLOW), *copied("between", tmp_path), transport="--transport=ssh",
+                   rsh=few_listeners(tmp_path), timeout=100)
+    assert r.code == 35 and time.monotonic() - began < 30 * SLOW, (r.code, r.errors())
+    assert r.errors().count("exited with 7 before it could carry a lane") == 1, r.errors()
+
+
 def test_killed_spare_is_replaced(bench, tmp_path):
     """It cannot announce its end."""
     (tmp_path / "in").write_bytes(bytes(24 << 20))

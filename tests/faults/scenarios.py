@@ -46,7 +46,6 @@ class Scenario:
     name, streams, loose, key = "", False, (), KEY
     serves = False  # the first command is a daemon, which outlives the second one
     adapter, transport, faults = None, "tcp", None
-    logins = 0      # seconds that lanes over ssh may take, because their ssh may ask for passwords
     shares = False
     slow = False    # only with --all, or by name
     sessions = False    # the program has several, each with processes of its own
@@ -367,7 +366,7 @@ Copy("listed-push", ["-a", "--files-from=list", "--exclude-from=rules", "--log-f
                      "far:t"], listed, loose=("log", "failed"))
 Copy("update-local", ["-aH", "--update", "--fsync", "--progress=1", "s/", "t"], few_over)
 Copy("pattern-pull", ["-r", "far:s/*", "t"], few_over)
-Copy("ssh-push", ["--transport=ssh", "-a", "s/", "far:t"], few_over, logins=120)
+Copy("ssh-push", ["--transport=ssh", "-a", "s/", "far:t"], few_over)
 Copy("again-push", ["-aHAX", "--fsync", "s/", "far:t"], tree_again)
 Copy("again-local", ["-aHX", "--checksum", "--backup", "s/", "t"], tree_again, backs_up=True)
 Copy("ways-push", ["-aH", "--delete", "s/", "far:t"], in_the_way, deletes=True)
@@ -396,7 +395,7 @@ Copy("skip-push", ["-a", "--ignore-existing", "--backup", "--suffix=.old", "s/",
 Copy("fresh-push", ["-a", "--fsync", "s/d", "far:t/new"], stale)
 Copy("fresh-pull", ["-r", "far:s/d", "t/new"], stale)
 Copy("between", ["-a", "--delete", "other:s/", "far:t"], few_over, deletes=True)
-Copy("between-ssh", ["--transport=ssh", "-a", "other:s/", "far:t"], few_over, logins=120)
+Copy("between-ssh", ["--transport=ssh", "-a", "other:s/", "far:t"], few_over)
 Copy("same-host", ["-a", "far:s/a", "far:s/d", "far:t"], few_over)
 Copy("tilde-pull", ["far:~%s/%s" % (pwd.getpwuid(os.geteuid()).pw_name,
                                      os.path.relpath("/proc/version", pwd.getpwuid(os.geteuid()).pw_dir)), "t/"], few_over)

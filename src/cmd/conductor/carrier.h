@@ -12,9 +12,10 @@
  * `rdcp --lane-listen' reads a token. A token of zeros makes it the keeper of a loopback port: it
  * sends the port and a new token, and passes its listening socket to every other --lane-listen of
  * the same user on that host that has this token. Such a process sends one byte, accepts one
- * connection and relays its bytes. So all lanes connect to one port, and each has its own ssh. Both
- * commands print why they fail, since their output is the lane's. A lane's connection that ended,
- * or the end of the conductor, is no failure.
+ * connection and relays its bytes. So all lanes connect to one port, and each has its own ssh. For
+ * each byte of input the keeper closes the connections that wait, because no such process is left.
+ * Both commands print why they fail, since their output is the lane's. A lane's connection that
+ * ended, or the end of the conductor, is no failure.
  *
  * Connections of other users to either loopback port are closed, because each would cost an ssh.
  */

@@ -229,6 +229,18 @@ static void plan_restart(struct detour *d)
 		d->restart_ms = soon;
 }
 
+/* A spare failed, and there is no other one: ends the wait of connections at the far port, which
+ * may be as long as a login takes. The connecting end tries again, for as long as --connect-timeout
+ * says. */
+static int close_waiting(const struct detour *d)
+{
+	if (d->listener >= 0 || d->keeper.in < 0 || count_spares(d) > 0)
+		return 0;
+	if (write_full(d->keeper.in, "c", 1))
+		return fail_as(OUT_START, "%s: %m", d->keeper.what);
+	return 0;
+}
+
 /* A carrier failed, for the reason in failed(). The connecting end's new lanes wait for a spare; if
  * none starts in time, that end reports the reason. */
 static int handle_carrier_failure(struct detour *d, bool spare)
@@ -238,7 +250,7 @@ static int handle_carrier_failure(struct detour *d, bool spare)
 		d->restart_ms = clock_ms() + ((uint64_t)RESTART_MS << d->restarts++);
 	if (d->listener < 0 && !d->restart_ms && count_spares(d) + count_used(d) == 0)
 		return fail_as(OUT_START, "carry a lane over ssh: %s", failed()->text);
-	return announce_failure(d);
+	return announce_failure(d) || (spare && close_waiting(d)) ? -1 : 0;
 }
 
 static int start_spare(struct detour *d)

@@ -144,6 +144,21 @@ static int pass_listener(int unix_fd, int listener)
 	return rc;
 }
 
+/* Reads a byte of the conductor: no process of a lane is left. Closes the connections that wait for
+ * one. Returns 1, or 0 if the conductor is gone. */
+static int close_waiting(int listener)
+{
+	char byte;
+	ssize_t n = read(STDIN_FILENO, &byte, 1);
+	int fd;
+
+	if (n <= 0)
+		return n < 0 && errno == EINTR;
+	while ((fd = loopback_accept(listener)) >= 0)
+		close_fd(fd);
+	return 1;
+}
+
 /* Serves the processes of lanes until the conductor is gone. If that fails they wait, up to
  * KEEPER_MS. */
 static int serve_listener(int unix_fd, int listener)
@@ -153,7 +168,7 @@ static int serve_listener(int unix_fd, int listener)
 	bool warned = false;
 
 	while (poll(p, 2, -1) >= 0 || errno == EINTR) {
-		if (p[0].revents)
+		if (p[0].revents && !close_waiting(listener))
 			return 0;
 		if (!p[1].revents || pass_listener(unix_fd, listener) == 0)
 			continue;
