@@ -78,7 +78,8 @@ struct caller {
 void caller_drop(struct caller *c);
 /* Waits for a caller for this lane with at least this epoch, until deadline_ms (0: without limit).
  * Returns 0: the caller is now owned by the calling thread; 1: wake_fd is readable; -1 with
- * OUT_CONNECT at the deadline, or OUT_SOCKET. One thread a lane. */
+ * OUT_CONNECT at the deadline, or OUT_SOCKET, at once if no caller can be accepted any more. One
+ * thread a lane. */
 int porter_wait(struct porter *p, unsigned lane, uint32_t epoch, int wake_fd, uint64_t deadline_ms,
 		struct caller *out);
 

@@ -7,6 +7,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include "base/fail.h"
 #include "base/worker.h"
 #include "session/connect/porter.h"
 #include "session/connect/strangers.h"
@@ -44,6 +45,7 @@ struct porter {
 	int stop; /* eventfd */
 	pthread_mutex_t lock; /* protects the berths, and what follows them */
 	struct berth berths[LANE_COUNT_MAX];
+	struct failure broken; /* why the thread has ended early; OUT_DONE: it has not */
 	int lacked; /* as in struct strangers; 0 if a caller came after that */
 	uint64_t lacked_ms;
 };

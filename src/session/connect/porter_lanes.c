@@ -6,13 +6,14 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
 
-enum { REQUESTS_AT_ONCE = 64, RELISTEN_MS = 500 };
+enum { REQUESTS_AT_ONCE = 64, RELISTEN_MS = 500, POLL_TRIES = 10, POLL_PAUSE_MS = 10 };
 
 void caller_drop(struct caller *c)
 {
@@ -94,6 +95,27 @@ static bool take_kept_caller(struct porter *p, unsigned lane, uint32_t epoch, st
 	return found;
 }
 
+/* The thread can accept no more callers, for the reason in failed(). */
+static void break_porter(struct porter *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->broken = *failed();
+	for (unsigned i = 0; i < p->terms.lanes; i++)
+		raise_event(p->berths[i].ready);
+	pthread_mutex_unlock(&p->lock);
+}
+
+/* Fails if no caller can come any more. */
+static int check_thread(struct porter *p)
+{
+	struct failure f;
+
+	pthread_mutex_lock(&p->lock);
+	f = p->broken;
+	pthread_mutex_unlock(&p->lock);
+	return f.code == OUT_DONE ? 0 : fail_again(&f);
+}
+
 int porter_wait(struct porter *p, unsigned lane, uint32_t epoch, int wake_fd, uint64_t deadline_ms,
 		struct caller *out)
 {
@@ -103,6 +125,8 @@ int porter_wait(struct porter *p, unsigned lane, uint32_t epoch, int wake_fd, ui
 			{.fd = wake_fd, .events = POLLIN},
 		};
 
+		if (check_thread(p))
+			return -1;
 		if (deadline_ms && clock_left(deadline_ms) == 0)
 			return fail_as(OUT_CONNECT, "no connection for lane %u in time", lane);
 		if (poll(set, 2, deadline_ms ? clock_left(deadline_ms) : -1) < 0 && errno != EINTR)
@@ -287,6 +311,21 @@ static unsigned fill_poll_set(struct porter *p, struct pollfd *set)
 	return n;
 }
 
+/* Waits for events. The kernel may lack memory only for a moment. */
+static int poll_callers(const struct porter *p, struct pollfd *set, unsigned n)
+{
+	const struct timespec pause = {.tv_nsec = POLL_PAUSE_MS * 1000000L};
+
+	for (unsigned failures = 0; poll(set, n, poll_timeout(p)) < 0;) {
+		if (errno == EINTR)
+			continue;
+		if (++failures == POLL_TRIES)
+			return fail_as(OUT_SOCKET, "poll the listeners: %m");
+		nanosleep(&pause, NULL);
+	}
+	return 0;
+}
+
 static void *porter_run(void *arg)
 {
 	struct pollfd set[OFFER_MAX + 1 + LISTENERS_MAX + STRANGERS_MAX];
@@ -295,10 +334,8 @@ static void *porter_run(void *arg)
 	for (;;) {
 		unsigned n = fill_poll_set(p, set), stop = p->rdma_count;
 
-		if (poll(set, n, poll_timeout(p)) < 0) {
-			if (errno == EINTR)
-				continue;
-			log_warn("poll the listeners: %m; no further connections are accepted");
+		if (poll_callers(p, set, n)) {
+			break_porter(p);
 			return NULL;
 		}
 		if (set[stop].revents)
