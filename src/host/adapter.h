@@ -70,7 +70,7 @@ unsigned pcie_mbits(const struct pcie_link *link);
 /* The port below a network device: the device is the port's own, or a VLAN or bond on top of it.
  * False: none. */
 bool adapter_at_netdev(const char *root, const char *netdev, struct adapter *out);
-/* The port that has a local address (ports and zones don't count), as far as sysfs reports it;
+/* The port that has a local address (ports don't count), as far as sysfs reports it;
  * librdmacm decides (verbs_behind()). False: no port, or this host does not have the address. */
 bool adapter_behind(const char *root, const union address *local, struct adapter *out);
 /* The network device with a local address. */

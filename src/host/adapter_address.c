@@ -175,16 +175,21 @@ bool adapter_at_netdev(const char *root, const char *netdev, struct adapter *out
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
+/* Several devices may have the same link-local address, as a VLAN's has that of the device below
+ * it. The zone tells them apart, where it is known. */
 static bool is_same_address(const struct sockaddr *sa, const union address *a)
 {
+	const struct sockaddr_in6 *in6;
+
 	if (!sa || sa->sa_family != a->sa.sa_family)
 		return false;
 	if (sa->sa_family == AF_INET)
 		return memcmp(&((const struct sockaddr_in *)(const void *)sa)->sin_addr,
 			      &a->in4.sin_addr, sizeof a->in4.sin_addr) == 0;
-	return sa->sa_family == AF_INET6 &&
-	       memcmp(&((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr,
-		      &a->in6.sin6_addr, sizeof a->in6.sin6_addr) == 0;
+	in6 = (const struct sockaddr_in6 *)(const void *)sa;
+	return memcmp(&in6->sin6_addr, &a->in6.sin6_addr, sizeof a->in6.sin6_addr) == 0 &&
+	       (!a->in6.sin6_scope_id || !in6->sin6_scope_id ||
+		a->in6.sin6_scope_id == in6->sin6_scope_id);
 }
 
 bool netdev_of_address(const union address *local, char *to, size_t size)

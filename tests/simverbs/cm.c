@@ -46,6 +46,12 @@ static bool is_any(const struct sockaddr *sa)
 	return in4->sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
+static bool is_link_local(const struct sockaddr *sa)
+{
+	return sa->sa_family == AF_INET6 &&
+	       IN6_IS_ADDR_LINKLOCAL(&((const struct sockaddr_in6 *)(const void *)sa)->sin6_addr);
+}
+
 /* Ports of different kinds have no path to each other. */
 static const char *kind_of_port(const struct cm_id *c)
 {
@@ -54,6 +60,11 @@ static const char *kind_of_port(const struct cm_id *c)
 	if (a->p.iwarp)
 		return "iwarp";
 	return a->ethernet[c->id.port_num ? c->id.port_num : 1] ? "roce" : "ib";
+}
+
+static const char *cable_of_port(const struct cm_id *c)
+{
+	return cm_adapter(c)->cable[c->id.port_num ? c->id.port_num : 1];
 }
 
 void cm_name(char *to, size_t size, const struct cm_id *c, const struct sockaddr *sa, bool any)
@@ -70,7 +81,8 @@ void cm_name(char *to, size_t size, const struct cm_id *c, const struct sockaddr
 				  : (const void *)&((const struct sockaddr_in *)(const void *)sa)
 					    ->sin_addr,
 			  ip, sizeof ip);
-	snprintf(to, size, "simverbs/%s/%s/%s/%u", h->fabric, kind_of_port(c), ip, ntohs(port));
+	snprintf(to, size, "%s%s/%s%s.%s.%u", h->fabric[0] == '/' ? "" : "simverbs/", h->fabric,
+		 cable_of_port(c), kind_of_port(c), ip, ntohs(port));
 }
 
 static in_port_t pick_port(void)
@@ -286,6 +298,11 @@ EXPORT int rdma_bind_addr(struct rdma_cm_id *id, struct sockaddr *addr)
 		errno = EINVAL;
 		return -1;
 	}
+	/* cma_check_linklocal() */
+	if (is_link_local(addr) && !((struct sockaddr_in6 *)(void *)addr)->sin6_scope_id) {
+		errno = EINVAL;
+		return -1;
+	}
 	if (!is_any(addr) && (!own || !has_gid(own))) {
 		errno = ENODEV;
 		return -1;
@@ -368,6 +385,24 @@ static const struct host_address *find_source(int family)
 	return NULL;
 }
 
+/* What the kernel's routes choose. NULL if that is not an adapter's. */
+static const struct host_address *find_routed(const struct sockaddr *dst)
+{
+	struct sockaddr_storage to = {0}, from = {0};
+	int fd = socket(dst->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	const struct host_address *own = NULL;
+	socklen_t len = sizeof from;
+
+	memcpy(&to, dst, address_size(dst));
+	*port_at((struct sockaddr *)&to) = htons(9); /* any */
+	if (fd >= 0 && connect(fd, (struct sockaddr *)&to, address_size(dst)) == 0 &&
+	    getsockname(fd, (struct sockaddr *)&from, &len) == 0)
+		own = find_address((struct sockaddr *)&from);
+	if (fd >= 0)
+		close(fd);
+	return own;
+}
+
 /* Returns 0; 1 if the route leads to no RDMA device; -1 with errno. */
 static int choose_source(struct cm_id *c, const struct sockaddr *src, const struct sockaddr *dst)
 {
@@ -379,6 +414,8 @@ static int choose_source(struct cm_id *c, const struct sockaddr *src, const stru
 		return 0;
 	if (given)
 		own = find_address(src);
+	else if (host_get()->cabled)
+		own = find_routed(dst);
 	else
 		own = find_address(dst) && find_address(dst)->kind == ADDRESS_OWN
 			      ? find_address(dst)
@@ -406,20 +443,23 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct
 		errno = EINVAL;
 		return -1;
 	}
-	c->peer = find_address(dst);
-	if (!c->peer) {
+	if (!find_address(dst) && !host_find_far(dst, NULL)) {
 		errno = ENODEV;
 		return -1;
 	}
 	rc = choose_source(c, src, dst);
 	if (rc < 0)
 		return -1;
+	c->peer = find_address(dst);
+	if (!c->peer)
+		c->peer = host_find_far(dst, cable_of_port(c));
 	memcpy(&id->route.addr.dst_storage, dst, address_size(dst));
 	engine_lock();
 	if (rc > 0) {
 		c->timer.fire = fail_device;
 		engine_set(&c->timer, 0);
-	} else if (c->peer->kind == ADDRESS_UNLINKED || plug_is_down(cm_adapter(c), id->port_num)) {
+	} else if (!c->peer || c->peer->kind == ADDRESS_UNLINKED ||
+		   plug_is_down(cm_adapter(c), id->port_num)) {
 		c->timer.fire = fail_address;
 		engine_set(&c->timer, (uint64_t)timeout_ms * 1000000);
 	} else {

@@ -222,6 +222,12 @@ static void send_request(struct cm_id *c)
 	engine_set(&c->timer, (uint64_t)cm_adapter(c)->p.cm_timeout * 1000000);
 }
 
+/* Whether a port has the address; a neighbour that never answers is none. */
+static bool is_there(const struct host_address *a)
+{
+	return a->kind == ADDRESS_OWN || a->kind == ADDRESS_FAR;
+}
+
 /* Sends m again, where there is a link, or gives up after the adapter's last try. */
 static void repeat_message(struct cm_id *c, struct message *m)
 {
@@ -243,11 +249,18 @@ void cm_call_timeout(struct engine_timer *t)
 
 	if (c->state != CM_CALLING)
 		return;
-	if (!c->link && c->peer->kind == ADDRESS_OWN) {
+	if (!c->link && is_there(c->peer)) {
 		send_request(c);
 		return;
 	}
 	repeat_message(c, &c->request);
+}
+
+/* cma_hdr has addresses without zones. */
+static void forget_zone(struct sockaddr_storage *sa)
+{
+	if (sa->ss_family == AF_INET6)
+		((struct sockaddr_in6 *)sa)->sin6_scope_id = 0;
 }
 
 EXPORT int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
@@ -263,6 +276,8 @@ EXPORT int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 	c->request = (struct message){.magic = MESSAGE_MAGIC, .kind = MESSAGE_REQ};
 	c->request.connect.from = id->route.addr.src_storage;
 	c->request.connect.to = id->route.addr.dst_storage;
+	forget_zone(&c->request.connect.from);
+	forget_zone(&c->request.connect.to);
 	c->request.connect.ack_timeout = c->path_timeout;
 	c->request.connect.tos = c->tos;
 	if (set_param(c, &c->request, param, p->req_private))
@@ -270,7 +285,7 @@ EXPORT int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 	engine_lock();
 	c->state = CM_CALLING;
 	c->timer.fire = cm_call_timeout;
-	if (c->peer->kind == ADDRESS_OWN)
+	if (is_there(c->peer))
 		send_request(c);
 	else
 		engine_set(&c->timer, (uint64_t)p->cm_timeout * 1000000);

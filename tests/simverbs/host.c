@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -62,8 +63,14 @@ static void set_field(struct personality *p, const struct field *f, const char *
 		*(uint64_t *)(void *)at = n;
 }
 
-static bool read_address(const char *text, struct host_address *to)
+static bool read_address(char *text, struct host_address *to)
 {
+	char *zone = strchr(text, '%');
+
+	if (zone) {
+		*zone++ = '\0';
+		to->at.in6.sin6_scope_id = if_nametoindex(zone);
+	}
 	if (inet_pton(AF_INET, text, &to->at.in4.sin_addr) == 1)
 		to->at.sa.sa_family = AF_INET;
 	else if (inet_pton(AF_INET6, text, &to->at.in6.sin6_addr) == 1)
@@ -111,19 +118,24 @@ static void add_port(char *const words[], int count, const char *path)
 	struct host_adapter *a;
 	unsigned port;
 
-	if (count != 4)
-		misuse("%s: a port needs three words", path);
+	if (count != 4 && count != 5)
+		misuse("%s: a port needs three words or four", path);
 	a = read_adapter(words[1], path);
 	port = read_port(words[2], HOST_PORTS, path);
 	a->ethernet[port] = strcmp(words[3], "ethernet") == 0;
+	if (count == 5) {
+		snprintf(a->cable[port], sizeof a->cable[port], "%s", words[4]);
+		the_host.cabled = true;
+	}
 	if (port > a->ports)
 		a->ports = port;
 }
 
 static void set_line(char *const words[], int count, const char *path)
 {
-	static const char *const kinds[] = {"address", "silent", "unlinked"};
-	const char *word = words[0], *value = words[1];
+	static const char *const kinds[] = {"address", "silent", "unlinked", "far"};
+	const char *word = words[0];
+	char *value = words[1];
 	static const struct {
 		const char *word;
 		uint32_t *to;
@@ -152,7 +164,10 @@ static void set_line(char *const words[], int count, const char *path)
 		if (the_host.count == HOST_ADDRESSES || !read_address(value, to))
 			misuse("%s: can't use the address %s", path, value);
 		to->kind = i;
-		place_address(to, words, count, path);
+		if (to->kind == ADDRESS_FAR)
+			snprintf(to->cable, sizeof to->cable, "%s", count == 3 ? words[2] : "");
+		else
+			place_address(to, words, count, path);
 		the_host.count++;
 		return;
 	}
@@ -270,7 +285,8 @@ static bool is_same_ip(const struct host_address *a, const struct sockaddr *sa)
 		return false;
 	if (sa->sa_family == AF_INET)
 		return a->at.in4.sin_addr.s_addr == in4->sin_addr.s_addr;
-	return memcmp(&a->at.in6.sin6_addr, &in6->sin6_addr, 16) == 0;
+	return memcmp(&a->at.in6.sin6_addr, &in6->sin6_addr, 16) == 0 &&
+	       (!a->at.in6.sin6_scope_id || a->at.in6.sin6_scope_id == in6->sin6_scope_id);
 }
 
 const struct host_address *host_find(const struct sockaddr *sa)
@@ -278,7 +294,18 @@ const struct host_address *host_find(const struct sockaddr *sa)
 	const struct host *h = host_get();
 
 	for (unsigned i = 0; h && i < h->count; i++)
-		if (is_same_ip(&h->addresses[i], sa))
+		if (h->addresses[i].kind != ADDRESS_FAR && is_same_ip(&h->addresses[i], sa))
+			return &h->addresses[i];
+	return NULL;
+}
+
+const struct host_address *host_find_far(const struct sockaddr *sa, const char *cable)
+{
+	const struct host *h = host_get();
+
+	for (unsigned i = 0; h && i < h->count; i++)
+		if (h->addresses[i].kind == ADDRESS_FAR && is_same_ip(&h->addresses[i], sa) &&
+		    (!cable || strcmp(h->addresses[i].cable, cable) == 0))
 			return &h->addresses[i];
 	return NULL;
 }

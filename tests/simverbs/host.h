@@ -8,12 +8,16 @@
  *   personality   the first adapter, a file of ./personalities
  *   personality.1 the second one, and so on
  *   host          lines of words:
- *                   fabric NAME
- *                   port ADAPTER PORT LAYER    LAYER: ethernet or infiniband. Port 1 of an adapter
- *                                              is there without such a line
- *                   address IP [ADAPTER PORT [v1]]     the port has this address; v1: it has only a
- *                                              GID of RoCE v1 for it. Adapters count from 0, ports
- *                                              from 1; without them, it is the first port
+ *                   fabric NAME     NAME beginning with a slash: a directory, by which hosts in
+ *                                   different network namespaces reach each other
+ *                   port ADAPTER PORT LAYER [CABLE]    LAYER: ethernet or infiniband. Port 1 of an
+ *                                              adapter is there without such a line. CABLE: the
+ *                                              port reaches only the one at its other end
+ *                   address IP[%NETDEV] [ADAPTER PORT [v1]]    the port has this address; v1: it
+ *                                              has only a GID of RoCE v1 for it. Adapters count
+ *                                              from 0, ports from 1; without them, it is the first
+ *                                              port. NETDEV: of a link-local address
+ *                   far IP CABLE               the port at the other end of that cable has it
  *                   silent IP                  a neighbour that never answers
  *                   unlinked IP                a neighbour whose address does not resolve
  *                   bandwidth MBITS, latency US, loss N    delay.h
@@ -32,6 +36,7 @@ enum {
 	HOST_ADAPTERS = 4,
 	HOST_PORTS = 2, /* of an adapter */
 	HOST_NAME = 64,
+	HOST_CABLE = 16,
 	HOST_PATH = 512,
 };
 
@@ -74,6 +79,7 @@ struct host_adapter {
 	unsigned index; /* in host.adapters */
 	unsigned ports;
 	bool ethernet[HOST_PORTS + 1]; /* by port */
+	char cable[HOST_PORTS + 1][HOST_CABLE]; /* "": of a network that reaches all others */
 };
 
 struct host_address {
@@ -82,7 +88,8 @@ struct host_address {
 		struct sockaddr_in in4;
 		struct sockaddr_in6 in6;
 	} at;
-	enum { ADDRESS_OWN, ADDRESS_SILENT, ADDRESS_UNLINKED } kind;
+	enum { ADDRESS_OWN, ADDRESS_SILENT, ADDRESS_UNLINKED, ADDRESS_FAR } kind;
+	char cable[HOST_CABLE]; /* ADDRESS_FAR */
 	const struct host_adapter *adapter; /* ADDRESS_OWN: whose port has it */
 	unsigned port;
 	bool only_v1; /* no GID of the type that connections use */
@@ -94,6 +101,7 @@ struct host {
 	uint32_t bandwidth_mbits, latency_us, loss; /* delay.h */
 	struct host_adapter adapters[HOST_ADAPTERS];
 	unsigned adapter_count;
+	bool cabled; /* a port has a cable of its own */
 	struct host_address addresses[HOST_ADDRESSES];
 	unsigned count;
 };
@@ -103,8 +111,11 @@ struct host {
 const struct host *host_get(void);
 /* The directory that SIMVERBS names, NULL if none; reads nothing. */
 const char *host_top(void);
-/* The entry with this IP, whatever its port; NULL: none. */
+/* The entry with this IP (and zone, if it is link-local), whatever its port, unless it is at the
+ * other end of a cable; NULL: none. */
 const struct host_address *host_find(const struct sockaddr *sa);
+/* The entry with this IP at the other end of this cable, NULL: of any. */
+const struct host_address *host_find_far(const struct sockaddr *sa, const char *cable);
 /* NULL: there is none with this name. */
 const struct host_adapter *host_find_adapter(const char *device);
 

@@ -32,13 +32,14 @@ __attribute__((constructor)) static void prepare_forks(void)
 
 /* ---- sockets ---------------------------------------------------------------------------- */
 
+/* An abstract name, or a path. */
 static socklen_t name_address(struct sockaddr_un *a, const char *name)
 {
-	size_t n = strnlen(name, sizeof a->sun_path - 1);
+	size_t n = strnlen(name, sizeof a->sun_path - 1), from = name[0] != '/';
 
 	memset(a, 0, sizeof *a);
 	a->sun_family = AF_UNIX;
-	memcpy(a->sun_path + 1, name, n);
+	memcpy(a->sun_path + from, name, n);
 	return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
 
@@ -47,12 +48,25 @@ static int make_socket(void)
 	return socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
+/* The socket of a process that has gone leaves its path behind. */
+static void remove_stale_path(const struct sockaddr_un *a, socklen_t n)
+{
+	int fd = make_socket();
+
+	if (fd >= 0 && connect(fd, (const struct sockaddr *)a, n) && errno == ECONNREFUSED)
+		unlink(a->sun_path);
+	if (fd >= 0)
+		close(fd);
+}
+
 int link_bind(const char *name)
 {
 	struct sockaddr_un a;
 	socklen_t n = name_address(&a, name);
 	int fd = make_socket();
 
+	if (name[0] == '/')
+		remove_stale_path(&a, n);
 	if (fd >= 0 && bind(fd, (struct sockaddr *)&a, n)) {
 		int err = errno;
 

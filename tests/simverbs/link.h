@@ -4,8 +4,9 @@
 
 /*
  * A socket between two ids of the connection manager, and the peer's memory that came through it.
- * Abstract Unix sockets work between users and need no file system. Everything here is called with
- * the engine's lock held, but for link_region_added() and link_region_gone().
+ * Abstract Unix sockets work between users and need no file system; between network namespaces only
+ * paths do. Everything here is called with the engine's lock held, but for link_region_added() and
+ * link_region_gone().
  */
 
 #include "engine.h"

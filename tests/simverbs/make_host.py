@@ -62,13 +62,17 @@ class Port:
     """A port of an adapter.
 
     addresses: those of its network device. vlans: network devices of VLANs on it, with their addresses. only_v1:
-    addresses that have a GID of RoCE v1 only. layer: of the link, the adapter's own by default."""
+    addresses that have a GID of RoCE v1 only. layer: of the link, the adapter's own by default. cable: the name of one
+    that leads to a port of another host."""
 
-    def __init__(self, addresses=("127.0.0.1", "::1"), netdev="lo", vlans=None, only_v1=(), layer=None):
+    def __init__(self, addresses=("127.0.0.1", "::1"), netdev="lo", vlans=None, only_v1=(), layer=None, cable=""):
         self.addresses, self.netdev, self.vlans, self.only_v1, self.layer = list(addresses), netdev, vlans or {}, only_v1, layer
+        self.cable = cable
 
     def all_addresses(self):
-        return self.addresses + [a for those in self.vlans.values() for a in those]
+        """Pairs of an address and its zone."""
+        those = [(a, netdev) for netdev, of in ((self.netdev, self.addresses), *self.vlans.items()) for a in of]
+        return [(a, "%%%s" % netdev if a.startswith("fe80:") else "") for a, netdev in those]
 
     def has_ethernet(self, words):
         return self.layer == "ethernet" if self.layer else words["ethernet"] == "1"
@@ -141,15 +145,16 @@ def name_adapter(words, index, taken):
 def describe_ports(index, words, ports):
     lines = []
     for number, port in enumerate(ports, 1):
-        lines.append("port %d %d %s" % (index, number, "ethernet" if port.has_ethernet(words) else "infiniband"))
-        lines += ["address %s %d %d%s" % (a, index, number, " v1" if a in port.only_v1 else "") for a in port.all_addresses()]
+        lines.append("port %d %d %s %s" % (index, number, "ethernet" if port.has_ethernet(words) else "infiniband", port.cable))
+        lines += ["address %s%s %d %d%s" % (a, zone, index, number, " v1" if a in port.only_v1 else "")
+                  for a, zone in port.all_addresses()]
     return lines
 
 
 def make_host(personality, directory, addresses=("127.0.0.1", "::1"), netdev="lo", fabric=None, silent=(), unlinked=(), link_words=(), limits=None,
-              adapters=None):
+              adapters=None, far=()):
     """adapters: the personality and the ports of each adapter; by default one with one port, of `personality'. limits:
-    words of all personalities that are to be other than they are."""
+    words of all personalities that are to be other than they are. far: pairs of an address and the cable that leads to it."""
     top = pathlib.Path(directory)
     shutil.rmtree(top, ignore_errors=True)
     top.mkdir(parents=True)
@@ -163,7 +168,7 @@ def make_host(personality, directory, addresses=("127.0.0.1", "::1"), netdev="lo
         lines += describe_ports(index, words, ports)
         make_adapter(top / "sys", index, words, ports)
         write(top / ("dev/infiniband/uverbs%d" % index), "")
-    lines += ["silent " + a for a in silent] + ["unlinked " + a for a in unlinked]
+    lines += ["silent " + a for a in silent] + ["unlinked " + a for a in unlinked] + ["far %s %s" % those for those in far]
     lines += list(link_words)
     write(top / "host", "\n".join(lines))
     write(top / "sys/class/misc/rdma_cm/dev", "10:58")

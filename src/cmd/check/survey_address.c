@@ -61,6 +61,9 @@ static void look_at_address(const struct survey *s, struct addresses *l, unsigne
 	char netdev[ADAPTER_TEXT], what[TEXT_MAX], gid[64];
 	bool rdma = verbs_behind(at);
 
+	/* Lanes use it over RDMA only. */
+	if (address_is_link_local(at) && !rdma)
+		return;
 	netdev_of_address(at, netdev, sizeof netdev);
 	if (a)
 		l->port_has[a - s->ports] = true;
@@ -109,7 +112,7 @@ static void report_missing_address(const struct survey *s, const struct adapter 
 
 void survey_addresses(const struct survey *s)
 {
-	struct offer_rules rules = {.only = ""};
+	struct offer_rules rules = {.only = "", .rdma = true};
 	struct addresses l = {0};
 
 	if (offer_place_find_own(&rules, l.at, OFFER_MAX, &l.count))

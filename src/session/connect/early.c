@@ -12,7 +12,8 @@
 /* All addresses that an OFFER may have. */
 static unsigned find_own(int family, union address at[static OFFER_MAX])
 {
-	const struct offer_rules rules = {.only = "", .same_host = true, .family = family};
+	const struct offer_rules rules = {
+		.only = "", .same_host = true, .rdma = true, .family = family};
 	unsigned count = 0;
 
 	if (offer_place_find_own(&rules, at, OFFER_MAX, &count) < 0)

@@ -82,6 +82,7 @@ static unsigned count_cores(void)
 void nics_find_links(const struct offer_rules *rules, bool rdma, unsigned rails,
 		     struct sizing_for *out)
 {
+	struct offer_rules mine = *rules;
 	union address at[OFFER_MAX];
 	unsigned count;
 
@@ -93,7 +94,8 @@ void nics_find_links(const struct offer_rules *rules, bool rdma, unsigned rails,
 		.memory = memory_bytes(),
 	};
 	/* The listening end reports a wrong --address. */
-	if (offer_place_find_own(rules, at, OFFER_MAX, &count) < 0) {
+	mine.rdma = rdma;
+	if (offer_place_find_own(&mine, at, OFFER_MAX, &count) < 0) {
 		fail_clear();
 		return;
 	}

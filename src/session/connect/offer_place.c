@@ -73,7 +73,17 @@ static void add_ssh_address(struct address_list *l)
 		add_address(l, &a);
 }
 
-static void add_interfaces(struct address_list *l, bool loopback)
+enum scope { SCOPE_GLOBAL, SCOPE_LINK, SCOPE_LOOPBACK };
+
+static enum scope scope_of(const union address *a)
+{
+	if (address_is_loopback(a))
+		return SCOPE_LOOPBACK;
+	return address_is_link_local(a) ? SCOPE_LINK : SCOPE_GLOBAL;
+}
+
+/* IPv6's link-local addresses mean nothing without a zone of the host that dials them. */
+static void add_interfaces(struct address_list *l, enum scope scope)
 {
 	struct ifaddrs *all;
 
@@ -85,7 +95,7 @@ static void add_interfaces(struct address_list *l, bool loopback)
 		if (!sockaddr_is_address(i->ifa_addr) || !(i->ifa_flags & IFF_UP))
 			continue;
 		a = address_of_sockaddr(i->ifa_addr);
-		if (address_is_loopback(&a) == loopback && !address_is_link_local(&a))
+		if (scope_of(&a) == scope && (scope != SCOPE_LINK || a.sa.sa_family == AF_INET))
 			add_address(l, &a);
 	}
 	freeifaddrs(all);
@@ -106,9 +116,11 @@ int offer_place_find_own(const struct offer_rules *rules, union address *to, uns
 			add_address(&l, &control);
 	}
 	add_ssh_address(&l);
-	add_interfaces(&l, false);
+	add_interfaces(&l, SCOPE_GLOBAL);
+	if (rules->rdma)
+		add_interfaces(&l, SCOPE_LINK);
 	if (rules->same_host)
-		add_interfaces(&l, true);
+		add_interfaces(&l, SCOPE_LOOPBACK);
 	return 0;
 }
 
@@ -136,8 +148,9 @@ static union address address_of_place(const struct offer_place *p)
 	return address_with_port(&a, p->port);
 }
 
-/* Whether this address may be dialed. A link-local address gets the zone that the user typed. */
-static bool may_dial(union address *a, const struct dial_rules *rules)
+/* Whether this address may be dialed. A link-local address gets the zone that the user typed; over
+ * RDMA, those of IPv4 that are offered belong to an adapter. */
+static bool may_dial(union address *a, enum transport t, const struct dial_rules *rules)
 {
 	const union address *dialed = rules->dialed;
 
@@ -145,7 +158,8 @@ static bool may_dial(union address *a, const struct dial_rules *rules)
 		return false;
 	if (address_is_loopback(a))
 		return rules->same_host;
-	if (!address_is_link_local(a))
+	if (!address_is_link_local(a) ||
+	    (t == TRANSPORT_RDMA && a->sa.sa_family == AF_INET && own_network_contains(a)))
 		return true;
 	if (!dialed || !address_same(a, dialed))
 		return false;
@@ -173,7 +187,7 @@ unsigned offer_place_find_dialable_indexed(const struct msg_offer *offer, enum t
 		for (unsigned i = 0; i < offer->count && n < max; i++) {
 			union address a = address_of_place(&offer->places[i]);
 
-			if (offer->places[i].transport != t || !may_dial(&a, rules) ||
+			if (offer->places[i].transport != t || !may_dial(&a, t, rules) ||
 			    own_network_contains(&a) != near || !is_routed_from(&a, rules))
 				continue;
 			indices[n] = i;

@@ -18,6 +18,9 @@ struct offer_rules {
 	const char *only; /* --address: offer only this one; "": any */
 	const union address *control; /* this end's address of the control connection, or NULL */
 	bool same_host; /* the peer is on this host: loopback may be offered */
+	/* Also IPv4's link-local addresses, as two ports have that a cable joins. Not for TCP: of
+	 * other interfaces a management controller may have the other end. */
+	bool rdma;
 	int family; /* AF_INET, AF_INET6, 0: both */
 };
 /* Addresses to accept lanes at, best first. -1 (OUT_START) if `only' is unknown. */

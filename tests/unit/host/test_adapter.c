@@ -9,8 +9,13 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/dcbnl.h>
+#include <linux/ipv6.h>
 #include <linux/netlink.h>
 #include <linux/rtnetlink.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include "folder.h"
 #include "host/adapter.h"
 #include "host/dcb.h"
@@ -215,6 +220,37 @@ static void addresses_lead_to_adapters(void **state)
 	assert_string_equal(netdev, "lo");
 	assert_false(adapter_behind(sys("roce-x8"), &loopback, &a));
 	assert_false(adapter_behind(sys("roce-x8"), &nobody, &a));
+}
+
+/* Gives lo a link-local address. Both need root, or a namespace where this process is. */
+static bool add_link_local(const union address *a)
+{
+	struct in6_ifreq r = {.ifr6_addr = a->in6.sin6_addr,
+			      .ifr6_prefixlen = 64,
+			      .ifr6_ifindex = 1};
+	int fd = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool added = fd >= 0 && ioctl(fd, SIOCSIFADDR, &r) == 0;
+
+	close(fd);
+	return added;
+}
+
+static void link_local_addresses_have_the_zone_of_their_device(void **state)
+{
+	union address a = {
+		.in6 = {.sin6_family = AF_INET6, .sin6_addr = {{{0xfe, 0x80, [15] = 7}}}}};
+	char netdev[ADAPTER_TEXT];
+	bool found[3];
+
+	(void)state;
+	if ((unshare(CLONE_NEWNET) && unshare(CLONE_NEWUSER | CLONE_NEWNET)) || !add_link_local(&a))
+		skip();
+	for (uint32_t zone = 0; zone < 3; zone++) {
+		a.in6.sin6_scope_id = zone;
+		found[zone] = netdev_of_address(&a, netdev, sizeof netdev);
+	}
+	/* Unknown, lo, and another device. */
+	assert_true(found[0] && found[1] && !found[2]);
 }
 
 static void processors_of_nodes_are_read(void **state)
@@ -423,6 +459,7 @@ int main(void)
 		cmocka_unit_test(preferred_gid_is_chosen),
 		cmocka_unit_test(lower_devices_of_network_devices_are_found),
 		cmocka_unit_test(addresses_lead_to_adapters),
+		cmocka_unit_test(link_local_addresses_have_the_zone_of_their_device),
 		cmocka_unit_test(processors_of_nodes_are_read),
 		cmocka_unit_test(type_of_service_is_read_or_unknown),
 		cmocka_unit_test(ecn_is_read_or_unknown),

@@ -314,6 +314,21 @@ static void test_reachable_offers_are_dialed(void **state)
 	assert_int_equal(dialed_of(&o, &rules, to), 0);
 }
 
+/* This host has no such address, so no network that leads there. */
+static void test_link_local_addresses_of_other_networks_are_not_dialed(void **state)
+{
+	union address a = address("169.254.7.7", 0), to[OFFER_MAX];
+	struct dial_rules rules = {.same_host = false};
+	struct msg_offer o = {.count = 1};
+
+	(void)state;
+	for (unsigned t = TRANSPORT_RDMA; t <= TRANSPORT_TCP; t++) {
+		o.places[0] = offer_place_make(&a, (enum transport)t, 7000);
+		assert_int_equal(
+			offer_place_find_dialable(&o, (enum transport)t, &rules, to, OFFER_MAX), 0);
+	}
+}
+
 static void test_usable_addresses_are_offered(void **state)
 {
 	struct offer_rules rules = {.only = "", .same_host = false};
@@ -1259,6 +1274,7 @@ int main(void)
 		T(test_rdma_needs_both_ends),
 		T(test_required_rdma_fails_with_the_reason),
 		T(test_reachable_offers_are_dialed),
+		T(test_link_local_addresses_of_other_networks_are_not_dialed),
 		T(test_usable_addresses_are_offered),
 		T(test_host_id_is_stable),
 		T(test_blocks_arrive_once_and_in_order),
