@@ -3,8 +3,10 @@
 anything, and nothing outside the module is read or written. A session of another client is open all the time, and ends
 well afterwards."""
 
+import fcntl
 import os
 import socket
+import termios
 import threading
 import time
 
@@ -301,6 +303,34 @@ def test_a_list_is_the_only_order(served):
     e = served.guest(SOURCE, module="")
     e.orders()
     fails(e, 3)
+
+
+def unread_memory(served, path, count):
+    """The memory of rdcpd's processes while a client does not read a listing, which it gets afterwards."""
+    e = served.guest(SOURCE)
+    e.greeting()
+    before, gate = e.frames.read, threading.Event()
+    e.frames.read = lambda: gate.wait() and before()
+    e.frames.write(ask(path))
+    unread = [0]
+    while unread[-1] == 0 or unread[-10:] != unread[-1:] * 10:
+        time.sleep(.05)
+        unread.append(int.from_bytes(fcntl.ioctl(e.sock, termios.FIONREAD, bytes(4)), "little"))
+    memory = sum(map(private_memory, descendants(served.run.proc.pid)))
+    gate.set()
+    said = e.frames.verdict()
+    assert said["code"] == 0 and sum(name == "ENTRY" for name, _ in e.frames.got) == count, said
+    return memory
+
+
+def test_a_listing_that_nobody_reads_takes_no_memory(served):
+    """The daemon waits, and holds no more than one entry. Both listings are larger than the buffers of the connection."""
+    for name, count in (("some", 4000), ("many", 8000)):
+        (served.arena.target / name).mkdir()
+        for i in range(count):
+            (served.arena.target / name / str(i)).symlink_to("x" * 3000)
+    some, many = unread_memory(served, "some/", 4000), unread_memory(served, "many/", 8000)
+    assert many < some + (4 << 20), (some, many)
 
 
 # ---- orders --------------------------------------------------------------------------------------------------------
