@@ -11,7 +11,7 @@ import subprocess
 import pytest
 
 from daemons import HERE, Configured, Daemon
-from hosts import BIN, IWARP, RSH, as_nobody, leftovers, open_up, pattern, program, wait_until
+from hosts import BIN, IWARP, RSH, as_nobody, leftovers, open_up, pattern, program, simulated, wait_until
 
 pytestmark = [pytest.mark.needs("sim", why="rdcpd listens on loopback, where only simulated adapters are"), pytest.mark.lanes]
 
@@ -132,6 +132,26 @@ def test_the_end_is_confined(bench, daemon, tmp_path):
     assert outside == []
     r.kill()
     wait_until(lambda: daemon.children() == [])
+
+
+@pytest.mark.needs("root", why="other users may not look for the end")
+@pytest.mark.may_skip("any", "a machine with one processor has nothing to choose")
+def test_lanes_of_a_confined_end_run_at_the_node_of_the_adapter(bench, public, tmp_path):
+    """It sees no /sys any more when its lanes get their wires."""
+    own = sorted(os.sched_getaffinity(0))
+    if len(own) < 2:
+        pytest.skip("there is one processor")
+    env = simulated(nodes=[str(own[0]), str(own[1])])
+    os.chmod(env["SIMVERBS"], 0o755)
+    daemon = Daemon(bench, tmp_path, env=env)
+    (tmp_path / "in").write_bytes(pattern(40 << 20))
+    r = bench.start(daemon.argv("--transport=rdma", "--lanes=2", "--bwlimit=10M", "in", daemon.url("rw/")), cwd=tmp_path,
+                    env=dict(os.environ, SIMVERBS=env["SIMVERBS"]))
+    pid = end_of(daemon)
+    wait_until(lambda: leftovers(tmp_path / "rw"))
+    bound = [os.sched_getaffinity(int(tid)) for tid in os.listdir("/proc/%d/task" % pid)]
+    assert bound.count({own[1]}) == 2 and os.sched_getaffinity(pid) == set(own), bound
+    r.kill()
 
 
 def test_a_lane_reconnects(bench, tmp_path):

@@ -102,7 +102,7 @@ def make_port(top, device, number, port, words, guid):
         (top / "class/net" / vlan / ("lower_" + port.netdev)).mkdir(parents=True)
 
 
-def make_adapter(top, index, words, ports):
+def make_adapter(top, index, words, ports, node):
     """An adapter is a PCI function, below a bridge of its own."""
     name = words["device"]
     where = "devices/pci0000:3a/0000:3a:%02x.0/0000:%02x:00.0" % (index, 0x3b + index)
@@ -120,7 +120,7 @@ def make_adapter(top, index, words, ports):
         (pci / "net" / port.netdev).mkdir(parents=True, exist_ok=True)
         if len(ports) > 1:
             write(top / "class/net" / port.netdev / "dev_port", str(number - 1))
-    write(pci / "numa_node", "-1")
+    write(pci / "numa_node", str(node))
     for side in pci, pci.parent:
         for which in "current", "max":
             write(side / (which + "_link_speed"), words["sys.pcie_speed"])
@@ -152,9 +152,10 @@ def describe_ports(index, words, ports):
 
 
 def make_host(personality, directory, addresses=("127.0.0.1", "::1"), netdev="lo", fabric=None, silent=(), unlinked=(), link_words=(), limits=None,
-              adapters=None, far=()):
+              adapters=None, far=(), nodes=()):
     """adapters: the personality and the ports of each adapter; by default one with one port, of `personality'. limits:
-    words of all personalities that are to be other than they are. far: pairs of an address and the cable that leads to it."""
+    words of all personalities that are to be other than they are. far: pairs of an address and the cable that leads to it.
+    nodes: the processors of each memory node, as a cpulist; adapters are at the last one."""
     top = pathlib.Path(directory)
     shutil.rmtree(top, ignore_errors=True)
     top.mkdir(parents=True)
@@ -166,12 +167,16 @@ def make_host(personality, directory, addresses=("127.0.0.1", "::1"), netdev="lo
         name_adapter(words, index, taken)
         write(top / ("personality.%d" % index if index else "personality"), "\n".join("%s %s" % word for word in words.items()))
         lines += describe_ports(index, words, ports)
-        make_adapter(top / "sys", index, words, ports)
+        make_adapter(top / "sys", index, words, ports, len(nodes) - 1)
         write(top / ("dev/infiniband/uverbs%d" % index), "")
     lines += ["silent " + a for a in silent] + ["unlinked " + a for a in unlinked] + ["far %s %s" % those for those in far]
     lines += list(link_words)
     write(top / "host", "\n".join(lines))
     write(top / "sys/class/misc/rdma_cm/dev", "10:58")
+    for node, cpus in enumerate(nodes):
+        write(top / ("sys/devices/system/node/node%d/cpulist" % node), cpus)
+    if nodes:
+        write(top / "sys/devices/system/node/online", "0-%d" % (len(nodes) - 1))
     write(top / "dev/infiniband/rdma_cm", "")
     # What plug.h shows while an adapter is not there, or its port is down.
     for name in "infiniband", "infiniband_verbs":

@@ -83,8 +83,8 @@ static bool is_idle_state(const struct host_adapter *a, const char *path)
 	       plug_look_down(a, (unsigned)strtoul(ports + 7, NULL, 10));
 }
 
-/* Network devices are real, but for what the host's directory has of them. */
-static const char *redirect_net(const char *top, const char *path, char room[PATH_MAX])
+/* Network devices and memory nodes are real, but for what the host's directory has of them. */
+static const char *redirect_real(const char *top, const char *path, char room[PATH_MAX])
 {
 	struct stat st;
 
@@ -101,8 +101,8 @@ static const char *redirect(const char *path, char room[PATH_MAX])
 	if (!path || (strncmp(path, "/sys/", 5) && strncmp(path, "/dev/", 5)))
 		return path;
 	top = host_top();
-	if (top && is_below(path, "/sys/class/net"))
-		return redirect_net(top, path, room);
+	if (top && (is_below(path, "/sys/class/net") || is_below(path, "/sys/devices/system/node")))
+		return redirect_real(top, path, room);
 	if (!is_below(path, "/sys/class/infiniband") &&
 	    !is_below(path, "/sys/class/infiniband_verbs") &&
 	    !is_below(path, "/sys/class/misc/rdma_cm") && !is_below(path, "/dev/infiniband"))
