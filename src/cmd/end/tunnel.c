@@ -9,7 +9,9 @@
 #include "base/fail.h"
 #include "base/io.h"
 
-enum { TUNNEL_BYTES = 128 << 10, LAST_BYTES_MS = 1000 };
+/* When a side has ended, what is left has LAST_MS, and the receiver must take some of it each
+ * STALL_MS. */
+enum { TUNNEL_BYTES = 128 << 10, STALL_MS = 1000, LAST_MS = 30000 };
 
 struct flow {
 	size_t start, end;
@@ -20,9 +22,11 @@ struct tunnel {
 	struct channel *ch;
 	int in, out;
 	bool ended; /* in or ch has ended: nothing more is read */
+	bool gone; /* the process that writes to in has ended; what it wrote may still be there */
 	bool broken; /* ch failed */
 	bool deaf; /* nobody reads out any more: what the peer sends is dropped */
 	struct failure failure; /* the first one; OUT_DONE: none */
+	uint64_t stall_ms, last_ms; /* when what is left is dropped (clock_ms); 0: no side ended */
 	struct flow to_peer, from_peer;
 };
 
@@ -63,8 +67,10 @@ static void read_peer(struct tunnel *t)
 }
 
 /* Counts n bytes as delivered. */
-static void advance_flow(struct flow *f, ssize_t n)
+static void advance_flow(struct tunnel *t, struct flow *f, ssize_t n)
 {
+	if (t->stall_ms)
+		t->stall_ms = clock_ms() + STALL_MS;
 	explicit_bzero(f->bytes + f->start, (size_t)n);
 	f->start += (size_t)n;
 	if (f->start == f->end)
@@ -89,7 +95,7 @@ static void write_output(struct tunnel *t)
 	ssize_t n = write(t->out, f->bytes + f->start, f->end - f->start);
 
 	if (n > 0) {
-		advance_flow(f, n);
+		advance_flow(t, f, n);
 	} else if (n < 0 && errno == EPIPE) {
 		/* The other process ends. What it says last, such as why, may still be to come. */
 		t->deaf = true;
@@ -106,7 +112,7 @@ static void write_peer(struct tunnel *t)
 	ssize_t n = channel_write(t->ch, f->bytes + f->start, f->end - f->start);
 
 	if (n > 0) {
-		advance_flow(f, n);
+		advance_flow(t, f, n);
 	} else if (n < 0) {
 		keep_failure(t);
 		t->broken = true;
@@ -114,21 +120,35 @@ static void write_peer(struct tunnel *t)
 	}
 }
 
-static void wait_for_tunnel(struct tunnel *t, uint64_t deadline_ms)
+static void wait_for_tunnel(struct tunnel *t)
 {
+	uint64_t deadline_ms = t->stall_ms < t->last_ms ? t->stall_ms : t->last_ms;
 	struct pollfd p[4];
-	int n = channel_polls(t->ch, !is_flow_empty(&t->to_peer), p);
+	int n = channel_polls(t->ch, !is_flow_empty(&t->to_peer), p), at_in;
 
 	/* A peer whose bytes cannot be passed on is not read. */
 	if (!is_flow_empty(&t->from_peer) || t->ended)
 		p[0].events &= ~POLLIN;
 	if (!p[0].events)
 		p[0].fd = -1;
-	p[n++] = (struct pollfd){.fd = is_flow_empty(&t->to_peer) && !t->ended ? t->in : -1,
-				 .events = POLLIN};
+	/* A peer that takes nothing must not hide that the other process has ended. */
+	at_in = n++;
+	p[at_in] = (struct pollfd){.fd = t->ended ? -1 : t->in, .events = POLLIN};
+	if (!is_flow_empty(&t->to_peer))
+		p[at_in] = (struct pollfd){.fd = t->ended || t->gone ? -1 : t->in};
 	p[n++] = (struct pollfd){.fd = is_flow_empty(&t->from_peer) ? -1 : t->out,
 				 .events = POLLOUT};
-	poll(p, (nfds_t)n, deadline_ms ? clock_left(deadline_ms) : -1);
+	if (poll(p, (nfds_t)n, deadline_ms ? clock_left(deadline_ms) : -1) > 0)
+		t->gone |= p[at_in].fd >= 0 && (p[at_in].revents & (POLLHUP | POLLERR));
+}
+
+static bool is_late(struct tunnel *t)
+{
+	if ((t->ended || t->gone) && !t->stall_ms) {
+		t->stall_ms = clock_ms() + STALL_MS;
+		t->last_ms = clock_ms() + LAST_MS;
+	}
+	return t->stall_ms && (clock_left(t->stall_ms) == 0 || clock_left(t->last_ms) == 0);
 }
 
 static void step_tunnel(struct tunnel *t)
@@ -148,7 +168,6 @@ static void step_tunnel(struct tunnel *t)
 int tunnel_run(struct channel *ch, const void *already_read, size_t len, int in, int out)
 {
 	static struct tunnel t;
-	uint64_t deadline_ms = 0;
 
 	t = (struct tunnel){.ch = ch, .in = in, .out = out};
 	if (len > sizeof t.from_peer.bytes)
@@ -164,17 +183,15 @@ int tunnel_run(struct channel *ch, const void *already_read, size_t len, int in,
 	}
 	for (;;) {
 		step_tunnel(&t);
-		if (t.ended && !deadline_ms)
-			deadline_ms = clock_ms() + LAST_BYTES_MS;
 		if (t.ended && is_flow_empty(&t.from_peer) &&
 		    (is_flow_empty(&t.to_peer) || t.broken))
 			break;
-		if (deadline_ms && clock_left(deadline_ms) == 0)
+		if (is_late(&t))
 			break;
-		wait_for_tunnel(&t, deadline_ms);
+		wait_for_tunnel(&t);
 	}
 	if (!t.broken)
-		channel_flush(ch, clock_ms() + LAST_BYTES_MS);
+		channel_flush(ch, clock_ms() + STALL_MS);
 	explicit_bzero(&t.to_peer, sizeof t.to_peer);
 	explicit_bzero(&t.from_peer, sizeof t.from_peer);
 	channel_free(ch);
