@@ -386,6 +386,7 @@ static void read_without_tree(const char *sys)
 		       before[i].state == after[i].state);
 	free(before);
 	free(after);
+	sysfs_forget();
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
