@@ -3,10 +3,10 @@
 simulated (tests/simverbs), but the network devices and their addresses are real: those of a network namespace."""
 
 import json
-import os
 import pathlib
 import subprocess
 import time
+import uuid
 
 import pytest
 
@@ -30,9 +30,9 @@ SLOWLY = ["bandwidth %d" % (BYTES * 8 // SECONDS // 1000000)]
 class Machine:
     """A namespace with network devices, and the adapters of a simulated host behind them. Both ends of a copy are there."""
 
-    def __init__(self, bench, tmp_path, number):
+    def __init__(self, bench, tmp_path):
         self.bench, self.tmp = bench, tmp_path
-        self.space = "adapters%d" % number
+        self.space = "adapters" + uuid.uuid4().hex[:8]
         self.host = Host("near", None, None, ["ip", "netns", "exec", self.space])
         self.data = pattern(BYTES)
         (tmp_path / "in").write_bytes(self.data)
@@ -98,7 +98,7 @@ class Machine:
 
 @pytest.fixture
 def machine(bench, tmp_path):
-    made = Machine(bench, tmp_path, int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]))
+    made = Machine(bench, tmp_path)
     try:
         yield made.make()
     finally:
@@ -191,6 +191,16 @@ def test_an_address_with_roce_v1_only_leaves_tcp(machine):
     assert "over TCP, not RDMA: " in said and "belongs to an RDMA device" in said, said
     said = machine.copy(code=43)
     assert "no RDMA connection to far: " in said and "belongs to an RDMA device" in said, said
+
+
+@V1
+@pytest.mark.may_skip("any", "only RoCE has versions", on="sim")
+@pytest.mark.lanes
+def test_a_port_that_defaults_to_roce_v1_uses_its_addresses(machine):
+    machine.plug_in((SIM, [Port(["10.79.0.1"], "sim0", only_v1=["10.79.0.1"], roce1=True)]))
+    assert "rdma %s 10.79.0.1" % names_of(machine)[0] in machine.copy()
+    gids = [row["what"] for row in machine.check() if row.get("name") == "gid"]
+    assert len(gids) == 1 and gids[0].startswith("connections use RoCE v1"), gids
 
 
 @V1

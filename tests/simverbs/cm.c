@@ -247,10 +247,11 @@ static const struct host_address *find_address(const struct sockaddr *sa)
 }
 
 /* cma.c, cma_validate_port(): connections use the type of GID that is the port's default, RoCE v2
- * where the adapter has it. An address without such a GID belongs to no RDMA device. */
+ * where the adapter has it and nobody chose RoCE v1. An address without such a GID belongs to no
+ * RDMA device. An end that accepts uses what the request came with (cm.c, cm_req_handler()). */
 static bool has_gid(const struct host_address *own)
 {
-	return own->kind == ADDRESS_OWN && !own->only_v1;
+	return own->kind == ADDRESS_OWN && (!own->only_v1 || own->adapter->roce1[own->port]);
 }
 
 static void take_port(struct cm_id *c, const struct host_address *own)

@@ -143,6 +143,12 @@ static void set_line(char *const words[], int count, const char *path)
 		     {"latency", &the_host.latency_us},
 		     {"loss", &the_host.loss}};
 
+	if (strcmp(word, "roce1") == 0 && count == 3) {
+		struct host_adapter *a = read_adapter(words[1], path);
+
+		a->roce1[read_port(words[2], HOST_PORTS, path)] = true;
+		return;
+	}
 	if (strcmp(word, "port") == 0) {
 		add_port(words, count, path);
 		return;

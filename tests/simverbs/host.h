@@ -13,6 +13,7 @@
  *                   port ADAPTER PORT LAYER [CABLE]    LAYER: ethernet or infiniband. Port 1 of an
  *                                              adapter is there without such a line. CABLE: the
  *                                              port reaches only the one at its other end
+ *                   roce1 ADAPTER PORT         default_roce_mode of the port is RoCE v1
  *                   address IP[%NETDEV] [ADAPTER PORT [v1]]    the port has this address; v1: it
  *                                              has only a GID of RoCE v1 for it. Adapters count
  *                                              from 0, ports from 1; without them, it is the first
@@ -79,6 +80,7 @@ struct host_adapter {
 	unsigned index; /* in host.adapters */
 	unsigned ports;
 	bool ethernet[HOST_PORTS + 1]; /* by port */
+	bool roce1[HOST_PORTS + 1];
 	char cable[HOST_PORTS + 1][HOST_CABLE]; /* "": of a network that reaches all others */
 };
 
@@ -92,7 +94,7 @@ struct host_address {
 	char cable[HOST_CABLE]; /* ADDRESS_FAR */
 	const struct host_adapter *adapter; /* ADDRESS_OWN: whose port has it */
 	unsigned port;
-	bool only_v1; /* no GID of the type that connections use */
+	bool only_v1; /* no GID of RoCE v2 */
 };
 
 struct host {

@@ -63,11 +63,11 @@ class Port:
 
     addresses: those of its network device. vlans: network devices of VLANs on it, with their addresses. only_v1:
     addresses that have a GID of RoCE v1 only. layer: of the link, the adapter's own by default. cable: the name of one
-    that leads to a port of another host."""
+    that leads to a port of another host. roce1: its default_roce_mode."""
 
-    def __init__(self, addresses=("127.0.0.1", "::1"), netdev="lo", vlans=None, only_v1=(), layer=None, cable=""):
+    def __init__(self, addresses=("127.0.0.1", "::1"), netdev="lo", vlans=None, only_v1=(), layer=None, cable="", roce1=False):
         self.addresses, self.netdev, self.vlans, self.only_v1, self.layer = list(addresses), netdev, vlans or {}, only_v1, layer
-        self.cable = cable
+        self.cable, self.roce1 = cable, roce1
 
     def all_addresses(self):
         """Pairs of an address and its zone."""
@@ -117,6 +117,8 @@ def make_adapter(top, index, words, ports, node):
     link(device / "device", "../../../" + pci.name)
     for number, port in enumerate(ports, 1):
         make_port(top, device, number, port, words, guid)
+        if port.roce1:
+            write(top / "kernel/config/rdma_cm" / name / "ports" / str(number) / "default_roce_mode", "IB/RoCE v1")
         (pci / "net" / port.netdev).mkdir(parents=True, exist_ok=True)
         if len(ports) > 1:
             write(top / "class/net" / port.netdev / "dev_port", str(number - 1))
@@ -146,6 +148,7 @@ def describe_ports(index, words, ports):
     lines = []
     for number, port in enumerate(ports, 1):
         lines.append("port %d %d %s %s" % (index, number, "ethernet" if port.has_ethernet(words) else "infiniband", port.cable))
+        lines += ["roce1 %d %d" % (index, number)] * port.roce1
         lines += ["address %s%s %d %d%s" % (a, zone, index, number, " v1" if a in port.only_v1 else "")
                   for a, zone in port.all_addresses()]
     return lines

@@ -2,9 +2,9 @@
 
 /*
  * The host's /sys and /dev as far as they are about RDMA: calls that name /sys/class/infiniband,
- * infiniband_verbs or misc/rdma_cm, or /dev/infiniband go to the simulated host's directory, and
- * those below /sys/class/net if it has the file. The programs are linked with libibverbs, so these
- * functions come before the C library's.
+ * infiniband_verbs or misc/rdma_cm, /sys/kernel/config/rdma_cm or /dev/infiniband go to the
+ * simulated host's directory, and those below /sys/class/net if it has the file. The programs are
+ * linked with libibverbs, so these functions come before the C library's.
  *
  * Programs with 64-bit offsets call the names with 64; on the machines that this runs on both are
  * the same function.
@@ -105,7 +105,8 @@ static const char *redirect(const char *path, char room[PATH_MAX])
 		return redirect_real(top, path, room);
 	if (!is_below(path, "/sys/class/infiniband") &&
 	    !is_below(path, "/sys/class/infiniband_verbs") &&
-	    !is_below(path, "/sys/class/misc/rdma_cm") && !is_below(path, "/dev/infiniband"))
+	    !is_below(path, "/sys/class/misc/rdma_cm") &&
+	    !is_below(path, "/sys/kernel/config/rdma_cm") && !is_below(path, "/dev/infiniband"))
 		return path;
 	if (!top)
 		return path;
