@@ -68,7 +68,9 @@ class Limit:
     put before theirs. No command starts conductor and near alone; they take limit and value, the name of an
     RLIMIT_ and a number.
     kind: the errno that the limit causes. user: run all commands as this user. mute: the command can't print.
-    may_die: the limit may kill the program."""
+    may_die: the limit may kill the program. ignores_interrupts: the words make it ignore SIGINT."""
+
+    ignores_interrupts = False
 
     def __init__(self, who, words=(), limit=None, value=None, kind="EIO", user=None, mute=False, may_die=False):
         self.who, self.words, self.kind = who, list(words), kind
@@ -204,6 +206,7 @@ class LimitedRun(Run):
 
     def __init__(self, scenario, bin_, limit=None, ground=None):
         self.limit, self.ground = limit, ground
+        self.ignores_interrupts = bool(limit and limit.ignores_interrupts)
         self.printed, self.readers, self.port = [], [], None
         super().__init__(scenario, bin_)
 

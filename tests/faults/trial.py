@@ -87,7 +87,7 @@ class Run:
     """Runs the commands of a scenario. codes and texts: the exit code and the stderr of each. fault: Point.environment().
     disk: a directory on a file system on which files can share blocks; None: there is none."""
 
-    disk, is_daemon_gone = None, False
+    disk, is_daemon_gone, ignores_interrupts = None, False, False
 
     def __init__(self, scenario, bin_, library=None, fault=None):
         self.scenario, self.bin = scenario, bin_
@@ -174,8 +174,8 @@ class Run:
         with contextlib.suppress(subprocess.TimeoutExpired):
             client.wait(max(.1, until - time.monotonic()))
         self.is_daemon_gone = daemon.poll() is not None
-        # SIGTERM would wait for what is left of the session.
-        daemon.send_signal(signal.SIGINT)
+        # SIGTERM waits for what is left of the session.
+        daemon.send_signal(signal.SIGTERM if self.ignores_interrupts else signal.SIGINT)
 
     def _port(self, proc, until):
         while time.monotonic() < until and proc.poll() is None:

@@ -13,6 +13,7 @@
 #include "base/fd_pass.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "cmd/process/signals.h"
 #include "cmd/serve/admission.h"
 #include "cmd/serve/census.h"
 #include "cmd/serve/door.h"
@@ -90,7 +91,8 @@ static void set_handler(int signo, void (*handler)(int))
 static void take_signals(void)
 {
 	set_handler(SIGTERM, on_drain);
-	set_handler(SIGINT, on_stop);
+	if (!signal_is_ignored(SIGINT))
+		set_handler(SIGINT, on_stop);
 	set_handler(SIGHUP, on_reload);
 	set_handler(SIGCHLD, on_child);
 	set_handler(SIGPIPE, SIG_IGN);
@@ -99,7 +101,8 @@ static void take_signals(void)
 static void restore_signals(void)
 {
 	set_handler(SIGTERM, SIG_DFL);
-	set_handler(SIGINT, SIG_DFL);
+	if (!signal_is_ignored(SIGINT))
+		set_handler(SIGINT, SIG_DFL);
 	set_handler(SIGHUP, SIG_DFL);
 	set_handler(SIGCHLD, SIG_DFL);
 }
