@@ -127,9 +127,11 @@ def test_a_cable_that_is_pulled_leaves_its_lanes_to_the_other(cabled):
 
 @pytest.mark.lanes
 @pytest.mark.parametrize("network", ["10.79.0.%d/24", "169.254.7.%d/16"])
-def test_ports_in_one_network_lead_to_the_port_at_their_cable(cabled, network):
-    """Routing sends everything through one port, and from there only one address answers."""
-    said = cabled.plug_in(in_networks(network, network)).copy("--lanes=2")
+@pytest.mark.parametrize("flux", [[], ["flux yes"]])
+def test_ports_in_one_network_lead_to_the_port_at_their_cable(cabled, network, flux):
+    """Routing sends everything through one port. From there only one address is reached. With flux, the port there answers
+    ARP requests for the other one, too, and nothing after that."""
+    said = cabled.plug_in(in_networks(network, network), words=SLOWLY + flux).copy("--lanes=2")
     assert all("of 2: %s to %s:" % (cabled.device(), network.split("/")[0] % n) in said for n in (2, 4)), said
     assert "failed" not in said, said
 

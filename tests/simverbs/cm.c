@@ -62,7 +62,7 @@ static const char *kind_of_port(const struct cm_id *c)
 	return a->ethernet[c->id.port_num ? c->id.port_num : 1] ? "roce" : "ib";
 }
 
-static const char *cable_of_port(const struct cm_id *c)
+const char *cm_cable(const struct cm_id *c)
 {
 	return cm_adapter(c)->cable[c->id.port_num ? c->id.port_num : 1];
 }
@@ -82,7 +82,7 @@ void cm_name(char *to, size_t size, const struct cm_id *c, const struct sockaddr
 					    ->sin_addr,
 			  ip, sizeof ip);
 	snprintf(to, size, "%s%s/%s%s.%s.%u", h->fabric[0] == '/' ? "" : "simverbs/", h->fabric,
-		 cable_of_port(c), kind_of_port(c), ip, ntohs(port));
+		 cm_cable(c), kind_of_port(c), ip, ntohs(port));
 }
 
 static in_port_t pick_port(void)
@@ -453,7 +453,7 @@ EXPORT int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *src, struct
 		return -1;
 	c->peer = find_address(dst);
 	if (!c->peer)
-		c->peer = host_find_far(dst, cable_of_port(c));
+		c->peer = host_find_far(dst, host_get()->flux ? NULL : cm_cable(c));
 	memcpy(&id->route.addr.dst_storage, dst, address_size(dst));
 	engine_lock();
 	if (rc > 0) {

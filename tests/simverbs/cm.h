@@ -88,6 +88,8 @@ struct cm_id *cm_new(struct rdma_event_channel *channel, void *context, enum rdm
 void cm_remove_all(const struct host_adapter *a);
 /* Frees an id that nobody can use any more. */
 void cm_free(struct cm_id *c);
+/* "": of a network that reaches all others. */
+const char *cm_cable(const struct cm_id *c);
 /* The name of the socket on which an address and port listens, as the port of c reaches it; any: on
  * all addresses. */
 void cm_name(char *to, size_t size, const struct cm_id *c, const struct sockaddr *sa, bool any);

@@ -222,10 +222,13 @@ static void send_request(struct cm_id *c)
 	engine_set(&c->timer, (uint64_t)cm_adapter(c)->p.cm_timeout * 1000000);
 }
 
-/* Whether a port has the address; a neighbour that never answers is none. */
-static bool is_there(const struct host_address *a)
+/* Whether the port that is reached has the address. Another takes no request for it. */
+static bool is_there(const struct cm_id *c)
 {
-	return a->kind == ADDRESS_OWN || a->kind == ADDRESS_FAR;
+	const struct host_address *a = c->peer;
+
+	return a->kind == ADDRESS_OWN ||
+	       (a->kind == ADDRESS_FAR && strcmp(a->cable, cm_cable(c)) == 0);
 }
 
 /* Sends m again, where there is a link, or gives up after the adapter's last try. */
@@ -249,7 +252,7 @@ void cm_call_timeout(struct engine_timer *t)
 
 	if (c->state != CM_CALLING)
 		return;
-	if (!c->link && is_there(c->peer)) {
+	if (!c->link && is_there(c)) {
 		send_request(c);
 		return;
 	}
@@ -285,7 +288,7 @@ EXPORT int rdma_connect(struct rdma_cm_id *id, struct rdma_conn_param *param)
 	engine_lock();
 	c->state = CM_CALLING;
 	c->timer.fire = cm_call_timeout;
-	if (is_there(c->peer))
+	if (is_there(c))
 		send_request(c);
 	else
 		engine_set(&c->timer, (uint64_t)p->cm_timeout * 1000000);

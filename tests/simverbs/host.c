@@ -143,6 +143,10 @@ static void set_line(char *const words[], int count, const char *path)
 		     {"latency", &the_host.latency_us},
 		     {"loss", &the_host.loss}};
 
+	if (strcmp(word, "flux") == 0) {
+		the_host.flux = true;
+		return;
+	}
 	if (strcmp(word, "roce1") == 0 && count == 3) {
 		struct host_adapter *a = read_adapter(words[1], path);
 

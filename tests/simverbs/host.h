@@ -19,6 +19,8 @@
  *                                              from 0, ports from 1; without them, it is the first
  *                                              port. NETDEV: of a link-local address
  *                   far IP CABLE               the port at the other end of that cable has it
+ *                   flux yes                   any port of that host answers ARP requests for the
+ *                                              addresses of all (arp_ignore 0, as Linux begins)
  *                   silent IP                  a neighbour that never answers
  *                   unlinked IP                a neighbour whose address does not resolve
  *                   bandwidth MBITS, latency US, loss N    delay.h
@@ -103,7 +105,7 @@ struct host {
 	uint32_t bandwidth_mbits, latency_us, loss; /* delay.h */
 	struct host_adapter adapters[HOST_ADAPTERS];
 	unsigned adapter_count;
-	bool cabled; /* a port has a cable of its own */
+	bool cabled, flux; /* cabled: a port has a cable of its own */
 	struct host_address addresses[HOST_ADDRESSES];
 	unsigned count;
 };
