@@ -12,7 +12,7 @@ import pytest
 from daemons import HERE, Daemon
 from doors import files_of
 from faulty import slow_fork
-from floods import ADDRESSES, RATE, Flood
+from floods import ADDRESSES, RATE, Flood, patience
 from hosts import COUNT, DEMAND, SLOW, leftovers, wait_until
 
 SECONDS = 3 if COUNT == 1 else 60
@@ -32,19 +32,15 @@ def calm(bench, tmp_path):
     return daemon
 
 
-def time_copy(daemon, *options):
-    begin = time.monotonic()
+def copies(daemon, *options):
     r = daemon.copy(DEMAND, *options, "in", daemon.url("rw/"))
     assert r.code == 0, r.errors()
-    return time.monotonic() - begin
 
 
 def is_served(daemon, calm, what=""):
     """The connection has 2 s, however many others there are. Only a flood of processes, which needs the key, may delay it
-    for longer: it takes a processor. A machine on which a copy takes more than 0.1 s without a crowd is busy otherwise, and
-    all of this takes longer."""
-    seconds = (10 if what == "whole" else 2) * max(1, time_copy(calm) / .1)
-    time_copy(daemon, "--connect-timeout=%g" % (seconds * SLOW))
+    for longer: it takes a processor."""
+    copies(daemon, "--connect-timeout=%g" % patience(10 if what == "whole" else 2, lambda: copies(calm)))
 
 
 @pytest.fixture

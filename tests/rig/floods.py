@@ -5,8 +5,18 @@ import socket
 import threading
 import time
 
+from hosts import SLOW
+
 RATE = 100
 ADDRESSES = {"one": ["127.0.0.1"], "fifty": ["127.0.0.%d" % i for i in range(2, 52)]}
+
+
+def patience(seconds, copy):
+    """How long a client may take among a crowd: this many seconds, unless copy(), which no crowd disturbs, takes more than
+    0.1 s. Then the machine is busy otherwise, and all takes so much longer."""
+    begin = time.monotonic()
+    copy()
+    return seconds * SLOW * max(1, (time.monotonic() - begin) / .1)
 
 
 class Flood(threading.Thread):
