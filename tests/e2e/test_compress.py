@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from hosts import IWARP, leftovers, pattern, wait_until
+from hosts import IWARP, leftovers, pattern, wait_until, wait_until_gone
+from processes import descendants
 
 pytestmark = [pytest.mark.moves_blocks, pytest.mark.lanes]
 BLOCK = 256 << 10
@@ -140,8 +141,10 @@ def test_killed_copy_is_continued(bench, tmp_path):
     (tmp_path / "in").write_bytes(data)
     r = bench.copy("--compress=zstd", "--bwlimit=4M", "in", "far:%s/out" % tmp_path, wait=False)
     wait_until(lambda: any(len(f.read_bytes().rstrip(b"\0")) > 4 << 20 for f in tmp_path.glob(".sluice*")), step=0.1)
+    ends = descendants(r.proc.pid)
     r.signal(9)
     r.wait()
+    wait_until_gone(ends)
     r = bench.copy("--json", "--compress=zstd", "in", "far:%s/out" % tmp_path)
     assert r.code == 0, r.errors()
     assert summary(r)["had"] >= 1 << 20

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from hosts import COUNT, LAB, SLOW, USER, leftovers, pattern, wait_until
+from hosts import COUNT, LAB, SLOW, USER, leftovers, pattern, wait_until, wait_until_gone
 from processes import descendants, words
 from trees import compare, data_ranges, equal, fell, generate, make, read, stale, summary, walk
 
@@ -32,16 +32,6 @@ def programs(run):
     return {"conductor": run.proc.pid, "near end": near, "far end": far}
 
 
-def gone(pids):
-    def alive(pid):
-        try:
-            with open("/proc/%d/stat" % pid) as f:
-                return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-        except OSError:
-            return False
-    wait_until(lambda: not any(alive(p) for p in pids), 5)
-
-
 def interrupt(run, who, signo, after):
     """Send the signal after this many seconds, to one process or to all; wait until all have exited."""
     end = time.monotonic() + after
@@ -60,7 +50,7 @@ def interrupt(run, who, signo, after):
             except ProcessLookupError:
                 pass
     code = run.wait(20)
-    gone(seen)
+    wait_until_gone(seen)
     return code
 
 
@@ -125,7 +115,7 @@ def test_killed_run_is_continued_and_never_nests(bench, ground, signo):
         seen = descendants(run.proc.pid)
         run.signal(signo)
         assert run.wait() == (20 if signo == signal.SIGINT else -9), run.errors()
-        gone(seen)
+        wait_until_gone(seen)
         assert marker(b) and not (b / "node_modules").exists()
         had = len(os.listdir(b))
     # However the source is spelled.
@@ -144,7 +134,7 @@ def test_other_source_does_not_continue_an_interrupted_target(bench, ground):
     wait_until(lambda: (ground / "to").exists() and len(os.listdir(ground / "to")) > 3)
     seen = descendants(run.proc.pid)
     run.kill()
-    gone(seen)
+    wait_until_gone(seen)
     r = bench.copy("-r", "two", "far:%s" % (ground / "to"), cwd=ground)
     assert r.code == 0, r.errors()
     assert read(ground / "to" / "two") == {"x": b"x"}
@@ -165,7 +155,7 @@ def test_killed_run_leaves_final_directory_modes(bench, ground, options):
     wait_until(lambda: b.exists() and any(len(os.listdir(d)) > 3 for d in b.iterdir() if d.is_dir()))
     seen = descendants(run.proc.pid)
     run.kill()
-    gone(seen)
+    wait_until_gone(seen)
     # No other user gets more rights to them in between, and none of them has a marker.
     for d in b.iterdir():
         if d.is_dir():
@@ -206,7 +196,7 @@ def interrupted(bench, ground, signo=signal.SIGKILL):
     seen = descendants(run.proc.pid)
     run.signal(signo)
     run.wait()
-    gone(seen)
+    wait_until_gone(seen)
     assert not (ground / "to" / "big").exists(), "too late"
     names = leftovers(ground / "to")
     assert len(names) == 1, names
@@ -243,7 +233,7 @@ def test_huge_file_in_a_pulled_tree_is_resumed(bench, ground):
     await_bytes(ground / "to" / "d", BIG // 2)
     seen = descendants(run.proc.pid)
     run.kill()
-    gone(seen)
+    wait_until_gone(seen)
     r = bench.copy("-a", "--json", "far:%s" % (ground / "from"), "to", cwd=ground)
     assert r.code == 0, r.errors()
     equal(ground / "from", ground / "to")
@@ -320,7 +310,7 @@ def test_resumed_file_keeps_its_holes(bench, ground):
     await_bytes(ground / "to", 6 << 20)
     seen = descendants(run.proc.pid)
     run.kill()
-    gone(seen)
+    wait_until_gone(seen)
     left = leftovers(ground / "to")
     assert left
     with open(ground / "to" / left[0], "r+b") as f:  # garbage in place of a hole

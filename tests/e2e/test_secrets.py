@@ -5,6 +5,7 @@ import ctypes
 import os
 import secrets
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -132,21 +133,35 @@ class Capture(threading.Thread):
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 20)
         self.socket.bind(("lo", 0))
         self.socket.settimeout(0.2)
-        self.packets, self.done = bytearray(), False
+        self.packets, self.done = [], False
         self.start()
 
     def run(self):
         while not self.done:
             try:
-                self.packets += self.socket.recv(1 << 17)
+                self.packets.append(self.socket.recv(1 << 17))
             except TimeoutError:
                 pass
 
-    def end(self):
+    def end(self, port):
+        """Returns the bytes of all packets, but not of TCP between other ports: other tests may send gigabytes meanwhile."""
         self.done = True
         self.join()
         self.socket.close()
-        return bytes(self.packets)
+        return b"".join(p for p in self.packets if ports_of(p) is None or port in ports_of(p))
+
+
+ETHERNET_HEAD, IPV6_HEAD, TCP = 14, 40, 6
+
+
+def ports_of(packet):
+    """The ports of a packet of TCP, None for any other."""
+    ip = packet[ETHERNET_HEAD:]
+    if packet[12:14] == b"\x08\0" and ip[9] == TCP:
+        return struct.unpack_from(">HH", ip, 4 * (ip[0] & 15))
+    if packet[12:14] == b"\x86\xdd" and ip[6] == TCP:
+        return struct.unpack_from(">HH", ip, IPV6_HEAD)
+    return None
 
 
 ptrace = ctypes.CDLL(None, use_errno=True).ptrace
@@ -154,10 +169,11 @@ ptrace.argtypes, ptrace.restype = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p
 PTRACE_CONT, PTRACE_DETACH, PTRACE_SEIZE, TRACE_EXIT, EVENT_EXIT, EVENT_STOP, WALL = 7, 17, 0x4206, 0x40, 6, 128, 0x40000000
 
 
-def look_at_exit(pids, look):
-    """Calls look(pid) for each process when it exits, while its memory is still there."""
+def look_at_exit(pids, end, look):
+    """Calls end(), which lets the processes end, and look(pid) for each when it exits, while its memory is still there."""
     for pid in pids:
         assert ptrace(PTRACE_SEIZE, pid, None, TRACE_EXIT) == 0, os.strerror(ctypes.get_errno())
+    end()
     left, until = set(pids), time.monotonic() + 60
     while left:
         assert time.monotonic() < until
@@ -201,14 +217,17 @@ def shown_by(pid):
 @pytest.mark.needs("root", why="captures packets, and traces processes that forbid it")
 def test_secret_and_keys_of_blocks_are_nowhere_else(bench, tmp_path):
     """Not in arguments, environments, the log or packets; and once the wires are closed, not in memory."""
-    data = secrets.token_bytes(4 * BLOCK)  # other tests send the pattern in the clear meanwhile
-    (tmp_path / "in").write_bytes(data)
+    data = secrets.token_bytes(4 * BLOCK)
     (tmp_path / "out").mkdir()
     (tmp_path / "rsh").write_text("#!/bin/sh\ntee orders | %s \"$@\" | tee answers\n" % RSH)
     (tmp_path / "rsh").chmod(0o755)
     capture = Capture()
-    conductor = bench.copy("-vvv", "--encrypt=on", "--lanes=2", "--bwlimit=400k", "in", "far:%s/out/" % tmp_path,
+    stdin, source = os.pipe()
+    conductor = bench.copy("-vvv", "--encrypt=on", "--lanes=2", "-", "far:%s/out/in" % tmp_path, stdin=stdin,
                            rsh=tmp_path / "rsh", transport="--transport=tcp", wait=False)
+    os.close(stdin)
+    with open(source, "wb", closefd=False) as pipe:
+        pipe.write(data)
     wait_until(lambda: any(p.stat().st_size for p in (tmp_path / "out").iterdir()))
     orders, answers = frames_of(tmp_path / "orders"), frames_of(tmp_path / "answers")
     secret = orders["START"]["secret"]
@@ -224,10 +243,10 @@ def test_secret_and_keys_of_blocks_are_nowhere_else(bench, tmp_path):
 
     def look(pid):
         left[pid] = [(line, forms.index(f)) for line, held in memory_of(pid) for f in forms if f in held]
-    look_at_exit(ends, look)
+    look_at_exit(ends, lambda: os.close(source), look)
     assert conductor.wait() == 0, conductor.errors()
     assert (tmp_path / "out" / "in").read_bytes() == data
-    packets, log = capture.end(), conductor.errors().encode()
+    packets, log = capture.end(answers["OFFER"]["places"][0]["port"]), conductor.errors().encode()
     assert len(packets) > len(data) and data[5 * 4096:5 * 4096 + 64] not in packets
     assert not [f for f in forms if f in packets or f in log]
     assert left == {pid: [] for pid in ends}

@@ -267,6 +267,16 @@ def wait_until(what, timeout=30, step=0.01):
     raise AssertionError("did not happen within %s s" % (timeout * SLOW))
 
 
+def wait_until_gone(pids):
+    def is_alive(pid):
+        try:
+            with open("/proc/%d/stat" % pid) as f:
+                return f.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+        except OSError:
+            return False
+    wait_until(lambda: not any(is_alive(p) for p in pids))
+
+
 def leftovers(directory):
     """The names of the temporaries and markers in directory."""
     return sorted(p.name for p in pathlib.Path(directory).iterdir()
