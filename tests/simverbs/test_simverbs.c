@@ -1250,7 +1250,9 @@ static int poll_both_queues(void)
 static void test_a_queue_does_not_starve_the_other(void **state)
 {
 	(void)state;
-	run_with("", poll_both_queues);
+	/* There the acknowledgement comes after all that has arrived is polled. */
+	if (!getenv("SIMVERBS_IS_SLOW"))
+		run_with("", poll_both_queues);
 }
 
 static int receive_with_status(void)
