@@ -3,6 +3,7 @@
 simulated (tests/simverbs), but the network devices and their addresses are real: those of a network namespace."""
 
 import json
+import os
 import pathlib
 import subprocess
 import time
@@ -10,7 +11,7 @@ import uuid
 
 import pytest
 
-from hosts import IWARP, SIM, Host, pattern, program, simulated, wait_until
+from hosts import IWARP, SIM, Host, in_halves, pattern, program, simulated, wait_until
 
 if SIM:
     from make_host import Port
@@ -70,9 +71,15 @@ class Machine:
     def set(self, name):
         (self.top / name).touch()
 
-    def start(self, *options, transport="--transport=rdma"):
-        return self.bench.copy("-v", "--lanes=2", *options, "in", "far:%s/out" % self.tmp, transport=transport, wait=False,
+    def start(self, *options, transport="--transport=rdma", source="in"):
+        return self.bench.copy("-v", "--lanes=2", *options, source, "far:%s/out" % self.tmp, transport=transport, wait=False,
                                host=self.host, env=self.env)
+
+    def start_half(self, *options):
+        """The second half is read when there is a file "go"."""
+        os.mkfifo(self.tmp / "pipe")
+        self.bench.start(["sh", "-c", "exec >pipe; " + in_halves(BYTES)], cwd=self.tmp)
+        return self.start(*options, source="pipe")
 
     def await_data(self, *addresses):
         """Wait until some of the file is at the target, and there are connections to these addresses."""
@@ -133,11 +140,12 @@ def test_one_rail_uses_one_adapter(machine):
 @pytest.mark.lanes
 @pytest.mark.parametrize("what", ["down", "pulled"])
 def test_an_adapter_that_goes_down_leaves_its_lanes_to_the_other(machine, what):
-    run = machine.plug_in(*two(), words=SLOWLY).start("--timeout=10")
+    run = machine.plug_in(*two(), words=SLOWLY).start_half("--timeout=10")
     first, second = names_of(machine)
     machine.await_data("10.79.0.1", "10.79.1.1")
     machine.set("%s.%s" % (what, second))
     began = time.monotonic()
+    (machine.tmp / "go").touch()
     said = machine.finish(run)
     assert "was reconnected over rdma %s" % first in said or "%s to 10.79.1.1" % second in said, said
     assert "lanes use the other rails" in said, said

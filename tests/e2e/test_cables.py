@@ -10,7 +10,7 @@ import tempfile
 
 import pytest
 
-from hosts import RSH, SIM, Host, pattern, program, simulated, wait_until
+from hosts import SIM, Host, in_halves, pattern, simulated, wait_until
 
 if SIM:
     from make_host import Port
@@ -82,11 +82,15 @@ class Cabled:
     def copy(self, *options, **how):
         return self.finish(self.start(*options, **how))
 
-    def stream(self, to, *options):
+    def start_stream(self, to, *options, source=()):
         """rdsend to an address of the far host."""
-        sink = self.bench.receive("-v", *options, self.tmp / "out", host=self.hosts[1], env=self.envs[1])
-        return self.finish(self.bench.send(sink.port, "-v", *options, self.tmp / "in", host=self.hosts[0], to=to,
-                                           env=self.envs[0]), sink)
+        sink = self.bench.receive("-v", *options, "--", "sh", "-c", "exec cat >out", host=self.hosts[1], env=self.envs[1],
+                                  cwd=self.tmp)
+        return self.bench.send(sink.port, "-v", *options, *(source or [self.tmp / "in"]), host=self.hosts[0], to=to,
+                               env=self.envs[0], cwd=self.tmp), sink
+
+    def stream(self, *args, **how):
+        return self.finish(*self.start_stream(*args, **how))
 
     def pull(self, port):
         """The cable at a port of the near host; the ports at both ends go down."""
@@ -118,10 +122,12 @@ def test_lanes_use_both_ports_of_an_adapter(cabled, crossed):
 
 @pytest.mark.lanes
 def test_a_cable_that_is_pulled_leaves_its_lanes_to_the_other(cabled):
-    run = cabled.plug_in(APART).start("--lanes=2", "--timeout=10")
-    wait_until(lambda: any(p.stat().st_blocks * 512 >= BYTES // 8 for p in cabled.tmp.glob(".sluice.*")), 30)
+    runs = cabled.plug_in(APART).start_stream("10.79.0.2", "--lanes=2", "--timeout=10",
+                                                source=["--", "sh", "-c", in_halves(BYTES)])
+    wait_until(lambda: (cabled.tmp / "out").exists() and (cabled.tmp / "out").stat().st_size >= BYTES // 4, 60)
     cabled.pull(2)
-    said = cabled.finish(run)
+    (cabled.tmp / "go").touch()
+    said = cabled.finish(*runs)
     assert "lanes use the other rails" in said and "TCP" not in said, said
 
 

@@ -257,6 +257,11 @@ def open_up(directory):
     directory.chmod(0o777)
 
 
+def in_halves(size):
+    """A shell command that prints the first half of the file "in", and the second one when there is a file "go"."""
+    return "head -c %d in; until [ -e go ]; do sleep 0.1; done; tail -c +%d in" % (size // 2, size // 2 + 1)
+
+
 def wait_until(what, timeout=30, step=0.01):
     end = time.monotonic() + timeout * SLOW
     while time.monotonic() < end:
