@@ -109,8 +109,9 @@ void cm_report_caller(struct cm_id *listener, struct cm_id *caller);
 
 /* The events and sockets of connecting ids. */
 void cm_listen_ready(struct engine_watch *w);
-/* Taking the response: the queue pair becomes ready, and the peer is told. */
-void cm_establish(struct cm_id *c);
+/* Taking the response: the queue pair becomes ready, and the peer is told. Returns -1 if the
+ * connection has ended meanwhile. */
+int cm_establish(struct cm_id *c);
 /* Undoes what an id has with a peer. */
 void cm_hang_up(struct cm_id *c);
 /* The id's timer, in CM_CALLING. */

@@ -143,14 +143,15 @@ static void set_retries(struct cm_id *c, uint8_t rnr_retry_count)
 
 /* ---- calling ---------------------------------------------------------------------------- */
 
-void cm_establish(struct cm_id *c)
+int cm_establish(struct cm_id *c)
 {
 	if (c->state != CM_CALLING || !c->link)
-		return;
+		return -1;
 	c->state = CM_CONNECTED;
 	if (c->id.qp)
 		queue_pair_connect(queue_pair_of(c->id.qp), &c->link->remote, true);
 	cm_send_plain(c, MESSAGE_RTU);
+	return 0;
 }
 
 static void take_reply(struct cm_id *c, const struct message *m)

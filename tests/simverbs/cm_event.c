@@ -199,6 +199,15 @@ static void take_caller(struct cm_id *c)
 	c->untaken = false;
 }
 
+/* librdmacm/cma.c: rdma_get_cm_event() and ucma_process_conn_resp(), whose status is no errno */
+static void fail_response(struct cm_event *e)
+{
+	e->event.event = RDMA_CM_EVENT_CONNECT_ERROR;
+	e->event.status = -1;
+	if (e->event.id->qp)
+		queue_pair_break(queue_pair_of(e->event.id->qp));
+}
+
 EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_event **event)
 {
 	struct cm_channel *c = cm_channel_of(channel);
@@ -216,8 +225,8 @@ EXPORT int rdma_get_cm_event(struct rdma_event_channel *channel, struct rdma_cm_
 			event_owner(e)->taken++;
 			if (e->event.listen_id)
 				take_caller(cm_id_of(e->event.id));
-			if (e->response)
-				cm_establish(cm_id_of(e->event.id));
+			if (e->response && cm_establish(cm_id_of(e->event.id)))
+				fail_response(e);
 			/* librdmacm/cma.c: ucma_modify_qp_err() */
 			if (e->event.event == RDMA_CM_EVENT_REJECTED && e->event.id->qp)
 				queue_pair_break(queue_pair_of(e->event.id->qp));

@@ -154,6 +154,15 @@ static int fail_iwarp_call(struct verbs *v, const struct cm_event *e)
 	return verbs_connect_failed(v, -e->status);
 }
 
+/* Whether the peer accepted, and has ended the connection again. That may be before librdmacm took
+ * its answer: then the status is no errno but a result of ucma_process_conn_resp()
+ * (librdmacm/cma.c). */
+static bool is_end(const struct cm_event *e)
+{
+	return e->what == RDMA_CM_EVENT_DISCONNECTED ||
+	       (e->what == RDMA_CM_EVENT_CONNECT_ERROR && e->status == -1);
+}
+
 int verbs_event_failed(struct verbs *v, const struct cm_event *e)
 {
 	v->may_pass = may_pass(e);
@@ -162,8 +171,10 @@ int verbs_event_failed(struct verbs *v, const struct cm_event *e)
 	v->is_stale = e->what == RDMA_CM_EVENT_REJECTED && e->status == REJECT_STALE;
 	v->is_refused = is_refusal(v, e);
 	/* A refusal for lack of locked memory has the numbers. */
-	v->peer_knows = e->what == RDMA_CM_EVENT_DISCONNECTED ||
-			(e->why.code && e->why.code != OUT_MEMLOCK);
+	v->peer_knows = is_end(e) || (e->why.code && e->why.code != OUT_MEMLOCK);
+	if (is_end(e))
+		return fail_as(OUT_CONNECT, "connect to %s: the peer closed the connection",
+			       v->peer);
 	switch (e->what) {
 	case RDMA_CM_EVENT_REJECTED:
 		if (e->why.code)
@@ -179,9 +190,6 @@ int verbs_event_failed(struct verbs *v, const struct cm_event *e)
 		return fail_as(OUT_CONNECT,
 			       "connect to %s: rejected by the adapter there (reason %d)", v->peer,
 			       e->status);
-	case RDMA_CM_EVENT_DISCONNECTED:
-		return fail_as(OUT_CONNECT, "connect to %s: the peer closed the connection",
-			       v->peer);
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		return fail_as(OUT_CONNECT, "connect to %s: the device was removed", v->peer);
 	case RDMA_CM_EVENT_UNREACHABLE:
