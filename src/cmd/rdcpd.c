@@ -18,6 +18,7 @@ int main(int argc, char **argv)
 	static struct server s = {.options = &o};
 	static struct alone_key key;
 	bool alone;
+	int rc;
 
 	process_parse_options(&o, RDCPD, argc, argv);
 	notify_begin();
@@ -29,8 +30,11 @@ int main(int argc, char **argv)
 	/* Before a process is confined, as the settings are tried. */
 	if (openssl_start())
 		process_exit_failed(RDCPD);
-	if (alone ? alone_load(&o, &key, &s.settings) : settings_load(&o, &s.settings))
+	rc = alone ? alone_load(&o, &key, &s.settings) : settings_load(&o, &s.settings);
+	if (rc && (alone || rc == OPTIONS_WRONG))
 		process_exit_failed(RDCPD);
+	if (rc)
+		process_exit_plainly();
 	if (o.serve.only_checks) {
 		settings_free(s.settings);
 		process_exit(OUT_DONE);

@@ -78,6 +78,7 @@ ERRORS = {
     "name": ("[.a]\npath = {tmp}\n", 1, "[.a] is no [MODULE]"),
     "open": ("[a\n", 1, "[a is no [MODULE]"),
     "neither": ("[a]\npath = {tmp}\nwrite only = yes\n", 3, 'can be neither read nor written: a write only one needs "read only = no"'),
+    "wrong-path": ("[a]\npath = data\n[b]\n", 3, "module b has no path"),
     "delete": ("[a]\npath = {tmp}\ndelete = yes\n", 3, "module a is read only: nothing can be deleted"),
     "remove": ("[a]\npath = {tmp}\nremove sources = yes\n", 3, "module a cannot be both read and written"),
     "user": ("[a]\npath = {tmp}\nuid = no-such-user\n", 3, "there is no user no-such-user"),
@@ -99,6 +100,7 @@ def test_error_is_reported_with_its_line(bench, tmp_path, what):
     r = bench.run([program("rdcpd"), "--check-config", "--config", file])
     assert r.code == 1
     assert "%s:%d: " % (file, line) in r.errors() and message in r.errors(), r.errors()
+    assert what != "wrong-path" or "has 2 errors" in r.errors(), r.errors()
 
 
 def test_all_errors_of_a_file_are_reported(bench, tmp_path):
@@ -121,6 +123,20 @@ def test_all_errors_of_modules_and_keys_are_reported(bench, tmp_path):
                 "open key file %s/secrets: " % tmp_path, "open key file %s/none: " % tmp_path]
     found = [line for line in r.errors().splitlines() if line.startswith("rdcpd: ")]
     assert len(found) == len(expected) and all(e in line for e, line in zip(expected, found)), r.errors()
+
+
+def test_synopsis_follows_errors_of_options_only(bench, tmp_path):
+    d = Configured(bench, tmp_path, MODULES)
+    (tmp_path / "wrong").write_bytes(b"pot = 1\n")
+    (tmp_path / "open").write_bytes(d.key.read_bytes())
+    alice = [program("rdcpd"), "--secrets", tmp_path / "secrets", "--make-key=alice"]
+    assert bench.run(alice).code == 0
+    module, key = "--module=a=%s" % tmp_path, "--key-file=%s" % d.key
+    plain = [["--config", tmp_path / "wrong"], [module, "--key-file", tmp_path / "open"], ["--module=a=/", key], alice[1:]]
+    wrong = [["--module=a", key], [module], [key], ["--config", d.file, "operand"]]
+    for words in plain + wrong:
+        r = bench.run([program("rdcpd"), *words])
+        assert r.code == 1 and ("usage:" in r.errors()) == (words in wrong), r.errors()
 
 
 def test_check_config_is_silent_if_all_is_well(bench, tmp_path):

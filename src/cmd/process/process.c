@@ -81,6 +81,12 @@ _Noreturn void process_exit(int code)
 	exit(code);
 }
 
+_Noreturn void process_exit_plainly(void)
+{
+	log_at(LOG_ERROR, "%s", failed()->text);
+	process_exit((int)failed()->code);
+}
+
 _Noreturn void process_exit_failed(enum program program)
 {
 	log_at(LOG_ERROR, "%s", failed()->text);
@@ -95,7 +101,7 @@ static void make_key(const struct options *o)
 
 	if (o->key.secrets ? key_ring_make(o->key.secrets, o->key.make, text)
 			   : psk_make_file(o->key.make))
-		process_exit_failed(o->program);
+		process_exit_plainly();
 	if (o->key.secrets)
 		puts(text);
 	explicit_bzero(text, sizeof text);

@@ -26,5 +26,7 @@ int process_flush_stdout(void);
 _Noreturn void process_exit(int code);
 /* Prints this thread's failure, after a usage error also the synopsis, and exits with its code. */
 _Noreturn void process_exit_failed(enum program program);
+/* The same without a synopsis: what is wrong is in a file that an option names. */
+_Noreturn void process_exit_plainly(void);
 
 #endif

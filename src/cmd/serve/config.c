@@ -381,11 +381,19 @@ static int check_anonymous(const struct module *m)
 	return 0;
 }
 
+/* Whether this section has a key of a module, right or wrong. */
+static bool has_key(const struct parser *p, const char *name)
+{
+	return p->seen[find_key(name, true) - key_rows];
+}
+
 /* What only the whole section shows. */
 static int end_section(struct parser *p)
 {
 	struct module *m = p->module == p->wrong ? NULL : p->module;
 
+	if (m && !m->path[0] && has_key(p, "path"))
+		return 0;
 	if (m && !m->path[0])
 		return fail_as(OUT_USAGE, "module %s has no path", m->name);
 	if (m && !m->may_read && !m->may_write)

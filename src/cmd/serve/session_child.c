@@ -223,7 +223,8 @@ static int run_guest(struct session_child *c, struct admitted *a, int in, int ou
 		log_at(LOG_ERROR, "%s", failed()->text);
 		g->refusal = *failed();
 	} else if (!m) {
-		fail_as(OUT_NO_SOURCE, "there is no module %s", a->module.name);
+		fail_as(OUT_NO_SOURCE, "there is no module %s (rdma://HOST/ lists the modules)",
+			a->module.name);
 		g->refusal = *failed();
 	} else if (module_admit(m, a->user, &a->peer)) {
 		log_warn("rejected %s: %s", a->from, failed()->text);

@@ -12,6 +12,7 @@
 struct faults {
 	unsigned count;
 	enum outcome code; /* of the first one */
+	bool of_options; /* one of them is */
 	struct failure last;
 };
 
@@ -27,9 +28,18 @@ static void note_fault(struct faults *f, int rc)
 	f->last = *failed();
 }
 
+static void note_option_fault(struct faults *f, int rc)
+{
+	f->of_options |= rc != 0;
+	note_fault(f, rc);
+}
+
 static int fail_by(const struct faults *f)
 {
-	return f->count ? fail_as(f->code, "%s", f->last.text) : 0;
+	if (!f->count)
+		return 0;
+	fail_as(f->code, "%s", f->last.text);
+	return f->of_options ? OPTIONS_WRONG : -1;
 }
 
 static int add_module(struct settings *s, const struct module *m)
@@ -50,16 +60,22 @@ static void add_modules(struct settings *s, const struct options *o, const struc
 {
 	struct module m;
 
-	for (unsigned i = 0; i < o->serve.modules.count; i++)
-		note_fault(f, module_parse(o->serve.modules.of[i], &m) || add_module(s, &m));
+	for (unsigned i = 0; i < o->serve.modules.count; i++) {
+		if (module_parse(o->serve.modules.of[i], &m))
+			note_option_fault(f, -1);
+		else
+			note_fault(f, add_module(s, &m));
+	}
 	for (unsigned i = 0; i < c->module_count; i++)
 		note_fault(f, add_module(s, &c->modules[i]));
-	if (o->serve.modules.count + c->module_count == 0)
-		note_fault(f, fail_as(OUT_USAGE,
-				      o->serve.config
-					      ? "%s has no module: there is nothing to serve"
-					      : "--module is missing: there is nothing to serve",
+	if (o->serve.modules.count + c->module_count > 0)
+		return;
+	if (o->serve.config)
+		note_fault(f, fail_as(OUT_USAGE, "%s has no module: there is nothing to serve",
 				      o->serve.config));
+	else
+		note_option_fault(f, fail_as(OUT_USAGE,
+					     "--module is missing: there is nothing to serve"));
 }
 
 static bool takes_anonymous(const struct settings *s)
@@ -93,8 +109,8 @@ static void add_keys(struct settings *s, const char *file, const char *secrets, 
 	if (file)
 		note_fault(f, add_key_file(s, file));
 	if (!file && !secrets && !anonymous)
-		note_fault(f, fail_as(OUT_USAGE, "--key-file or --secrets is missing (--make-key "
-						 "makes a key)"));
+		note_option_fault(f, fail_as(OUT_USAGE, "--key-file or --secrets is missing "
+							"(--make-key makes a key)"));
 	else if (f->count == before && s->keys.count == 0)
 		note_fault(f, fail_as(OUT_USAGE, "%s has no keys (--make-key makes one)", secrets));
 }
@@ -157,7 +173,7 @@ static int fill_settings(struct settings *s, const struct options *o, struct con
 	s->allow = c->allow;
 	s->deny = c->deny;
 	settings_take_transports(s, o, &c->transports);
-	note_fault(&f, take_limits(s, o, c));
+	note_option_fault(&f, take_limits(s, o, c));
 	add_modules(s, o, c, &f);
 	add_keys(s, choose_text(o->key.file, c->key_file), choose_text(o->key.secrets, c->secrets),
 		 &f);

@@ -23,9 +23,10 @@ struct settings {
 	unsigned drain_s; /* how long sessions may go on after SIGTERM */
 };
 
+enum { OPTIONS_WRONG = -2 };
 /* Options come before the file. Checks all that can be checked: modules, keys, and whether a
- * process can be confined. Logs each error but the last, which is the failure. Returns 0, or -1
- * with a failure, after which there is nothing to free. */
+ * process can be confined. Logs each error but the last, which is the failure. Returns 0; or -1,
+ * or OPTIONS_WRONG, with a failure, after which there is nothing to free. */
 int settings_load(const struct options *o, struct settings **out);
 /* Sets the limits to what they are without any configuration, but for options. Returns 0, or -1
  * with a failure. */
