@@ -23,6 +23,7 @@ from processes import descendants  # noqa: E402
 
 HERE = "127.0.0.1"
 MANY = (1, 4, 16, 64)
+LEAST = 96 << 20    # bytes of each client: its start is no part of its rate
 SESSIONS = 16       # whose memory is measured
 
 
@@ -125,16 +126,17 @@ def sum_of_rates(clients, total, folder):
     return total / took / 1e9
 
 
-def many_to_one(ours, others, folder, runs, total):
+def many_to_one(ours, others, folder, runs, least):
     for n in MANY:
+        total = max(least, n * LEAST)
         path = made_file(folder, total // n)
 
-        def clients(served, n=n, path=path):
+        def clients(served, n=n, path=path, total=total):
             return sum_of_rates([served.push(path, "f%d" % i, "--lanes=1") for i in range(n)], total, folder)
         who = {"%d x rdcp, a lane each" % n if n > 1 else "rdcp, a lane": lambda: clients(ours)}
         if n > 1:
             whole = made_file(folder, total, "whole")
-            who["rdcp with %d lanes" % n] = lambda: sum_of_rates([ours.push(whole, "f", "--lanes=%d" % n)], total, folder)
+            who["rdcp with %d lanes" % n] = lambda n=n, whole=whole, total=total: sum_of_rates([ours.push(whole, "f", "--lanes=%d" % n)], total, folder)
         who.update({"%d x %s" % (n, served.name): lambda served=served: clients(served) for served in others})
         report("%d client%s of a daemon, %.1f GiB in all, tmpfs to tmpfs, TCP loopback, start to end" % (n, "s" * (n > 1), total / GIB),
                in_turn(runs, who))
@@ -192,7 +194,7 @@ def session_costs(ours, folder):
 
 def served_clients(runs, total=2 * GIB):
     what = "Many clients of a daemon"
-    if free_bytes("/dev/shm") < 3 * total:
+    if free_bytes("/dev/shm") < max(3 * total, 2.2 * MANY[-1] * LEAST):
         return not_run(what, "no room in /dev/shm")
     with tempfile.TemporaryDirectory(dir="/dev/shm") as d, contextlib.ExitStack() as stack:
         folder = pathlib.Path(d)
