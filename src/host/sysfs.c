@@ -181,7 +181,8 @@ static void keep_names(const char *path, struct dirent *const *names, int count)
 		return;
 	for (int i = 0; i < count; i++)
 		fprintf(f, "%s\n", names[i]->d_name);
-	if (fclose(f) == 0)
+	/* If it lacks memory for the last time, fclose(3) only takes the text away. */
+	if (fclose(f) == 0 && text)
 		keep_answer('d', path, text);
 	free(text);
 }

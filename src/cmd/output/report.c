@@ -80,7 +80,8 @@ FILE *output_buffer_begin(struct output_buffer *w, FILE *to)
 
 void output_buffer_end(struct output_buffer *w)
 {
-	if (w->text && fclose(w->text) == 0)
+	/* fclose(3) returns 0 without the bytes if it has no memory for them. */
+	if (w->text && fclose(w->text) == 0 && w->bytes)
 		fwrite(w->bytes, 1, w->size, w->to);
 	free(w->bytes);
 	fflush(w->to);

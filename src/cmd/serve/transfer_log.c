@@ -96,7 +96,7 @@ static void print_json(const struct transfer *t, const struct guest_record *r)
 		transport_of(r), code, code < 0 ? WTERMSIG(t->status) : 0);
 	json_text(to, code == OUT_DONE ? "" : r->text);
 	fputs("}\n", to);
-	if (fclose(to))
+	if (fclose(to) || !line)
 		log_warn("log a transfer: %m");
 	else
 		(void)!write_full(STDERR_FILENO, line, len);
