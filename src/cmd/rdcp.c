@@ -173,7 +173,7 @@ static bool is_host_failure(enum outcome code)
 {
 	return outcome_is_of_files(code) || code == OUT_START || code == OUT_VERSION ||
 	       code == OUT_CONNECT || code == OUT_TRANSPORT || code == OUT_TIMEOUT ||
-	       code == OUT_PEER_LOST;
+	       code == OUT_PEER_LOST || code == OUT_MEMORY;
 }
 
 /* Adds the names that a session put into the target. With --backup also the names of their backups,

@@ -274,6 +274,14 @@ def test_backup_does_not_replace_the_file_of_another_host(bench, tmp_path, names
     assert read(tmp_path / "to")[names[0]] == read(tmp_path / "a")[names[0]]
 
 
+def test_host_that_lacks_descriptors_leaves_the_others_alone(bench, tmp_path):
+    make(tmp_path, {"a": b"a", "b": b"b", "to": {}})
+    hosts = "near prlimit --nofile=8:8\nfar env"
+    r = bench.copy("near:%s/a" % tmp_path, "far:%s/b" % tmp_path, str(tmp_path / "to"), env={"SLUICE_TEST_HOSTS": hosts})
+    assert r.code == 23 and "near: " in r.errors() and "Too many open files" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "to") == {"b": b"b"}
+
+
 def test_other_options_work_with_several_hosts(bench, tmp_path):
     make(tmp_path, {"a": {"f": b"a"}, "b": {"f": b"b"}, "c": b"c", "to": {"old": b""}})
     r = bench.copy("-aHuv", "--ignore-existing", "--backup", "near:%s/a" % tmp_path, "far:%s/b" % tmp_path, "c", "to")

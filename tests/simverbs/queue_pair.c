@@ -611,11 +611,13 @@ int queue_pair_reap(struct queue_pair *q, const struct completion *c, int most, 
 	/* An adapter enters completions in the order in which they come, and the acknowledgement of
 	 * a send may come before or after what the peer has sent since. So either is first in turn,
 	 * and neither keeps the other back. */
-	q->sends_first = !q->sends_first;
+	bool sends_first = !atomic_load(&q->sends_first);
+
+	atomic_store(&q->sends_first, sends_first);
 	for (int i = 0; i < 2 * passes && n < most; i++) {
 		bool flushed = i >= 2;
 
-		if ((i % 2 == 0) == q->sends_first) {
+		if ((i % 2 == 0) == sends_first) {
 			if (q->qp.send_cq == &c->cq)
 				n += reap_sends(q, flushed, most - n, wc + n);
 		} else if (q->qp.recv_cq == &c->cq) {

@@ -37,6 +37,7 @@ struct queue_pair {
 
 	pthread_mutex_t recv_lock; /* of posting receives, and of polled */
 	uint64_t polled;
+	_Atomic bool sends_first; /* the last time that completions were polled */
 
 	pthread_mutex_t lock; /* of all below */
 	struct send_entry *sends; /* ring of max_send */
@@ -45,7 +46,6 @@ struct queue_pair {
 	uint64_t posted, delivered, done, reaped;
 	_Atomic uint64_t done_signaled;
 	uint64_t reaped_signaled;
-	bool sends_first; /* the next time that completions are polled */
 	struct remote *remote; /* NULL: not connected */
 	bool must_listen; /* iWARP, accepting side: nothing has come yet */
 	unsigned tries; /* of the send that is next */

@@ -236,7 +236,8 @@ static int close_waiting(const struct detour *d)
 {
 	if (d->listener >= 0 || d->keeper.in < 0 || count_spares(d) > 0)
 		return 0;
-	if (write_full(d->keeper.in, "c", 1))
+	/* A keeper that has ended closed them, too. */
+	if (write_full(d->keeper.in, "c", 1) && errno != EPIPE)
 		return fail_as(OUT_START, "%s: %m", d->keeper.what);
 	return 0;
 }

@@ -154,13 +154,19 @@ static int fail_iwarp_call(struct verbs *v, const struct cm_event *e)
 	return verbs_connect_failed(v, -e->status);
 }
 
-/* Whether the peer accepted, and has ended the connection again. That may be before librdmacm took
- * its answer: then the status is no errno but a result of ucma_process_conn_resp()
- * (librdmacm/cma.c). */
+/* Whether the peer accepted, and has ended the connection again. */
 static bool is_end(const struct cm_event *e)
 {
-	return e->what == RDMA_CM_EVENT_DISCONNECTED ||
-	       (e->what == RDMA_CM_EVENT_CONNECT_ERROR && e->status == -1);
+	return e->what == RDMA_CM_EVENT_DISCONNECTED;
+}
+
+/* Whether librdmacm could not establish a connection that the peer accepted. It may have ended
+ * again before, so the peer may know why. The status is no errno but a result of
+ * ucma_process_conn_resp() (librdmacm/cma.c), which is the same if this host's queue pair is the
+ * cause. */
+static bool is_late_answer(const struct cm_event *e)
+{
+	return e->what == RDMA_CM_EVENT_CONNECT_ERROR && e->status == -1;
 }
 
 int verbs_event_failed(struct verbs *v, const struct cm_event *e)
@@ -171,9 +177,14 @@ int verbs_event_failed(struct verbs *v, const struct cm_event *e)
 	v->is_stale = e->what == RDMA_CM_EVENT_REJECTED && e->status == REJECT_STALE;
 	v->is_refused = is_refusal(v, e);
 	/* A refusal for lack of locked memory has the numbers. */
-	v->peer_knows = is_end(e) || (e->why.code && e->why.code != OUT_MEMLOCK);
+	v->peer_knows =
+		is_end(e) || is_late_answer(e) || (e->why.code && e->why.code != OUT_MEMLOCK);
 	if (is_end(e))
 		return fail_as(OUT_CONNECT, "connect to %s: the peer closed the connection",
+			       v->peer);
+	if (is_late_answer(e))
+		return fail_as(OUT_CONNECT,
+			       "connect to %s: the connection ended before it was established",
 			       v->peer);
 	switch (e->what) {
 	case RDMA_CM_EVENT_REJECTED:

@@ -177,6 +177,13 @@ static bool is_routed_from(const union address *to, const struct dial_rules *rul
 	       (own_address_toward(to, &from) == 0 && address_same(&from, &rules->from));
 }
 
+/* Whether an address is in a network of this host, and not only by its form: all hosts may have one
+ * that is link-local, and few reach each other there. */
+static bool is_near(const union address *a)
+{
+	return !address_is_link_local(a) && own_network_contains(a);
+}
+
 unsigned offer_place_find_dialable_indexed(const struct msg_offer *offer, enum transport t,
 					   const struct dial_rules *rules, union address *to,
 					   unsigned indices[], unsigned max)
@@ -188,7 +195,7 @@ unsigned offer_place_find_dialable_indexed(const struct msg_offer *offer, enum t
 			union address a = address_of_place(&offer->places[i]);
 
 			if (offer->places[i].transport != t || !may_dial(&a, t, rules) ||
-			    own_network_contains(&a) != near || !is_routed_from(&a, rules))
+			    is_near(&a) != near || !is_routed_from(&a, rules))
 				continue;
 			indices[n] = i;
 			to[n++] = a;
