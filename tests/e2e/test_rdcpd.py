@@ -354,6 +354,8 @@ def test_signals_end_it_and_its_sessions(bench, daemon, tmp_path, signals):
     assert daemon.run.wait(5) == 0
     assert client.wait(20) != 0
     wait_until(lambda: daemon.children() == [], timeout=5)
+    # Each session has its line, also one that rdcpd ended.
+    daemon.run.expect("module rw: ")
 
 
 def test_secrets_are_nowhere(bench, daemon, tmp_path):

@@ -11,6 +11,8 @@ import pytest
 from daemons import HERE, Configured
 from hosts import SLOW, pattern, program, share, wait_until
 
+import peer
+
 pytestmark = pytest.mark.needs("tcp", why="over TCP; test_rdcpd_rdma.py has what an adapter can change")
 MIB = 1 << 20
 DATA = "[data]\npath = {tmp}/data\nread only = no\n"
@@ -95,12 +97,14 @@ def test_connections_of_a_module(bench, tmp_path):
     release(runs, daemon)
 
 
-def test_sessions_of_a_user(bench, tmp_path):
-    keys = {}
+def key_of(bench, tmp_path, name):
     maker = Configured.__new__(Configured)
     maker.bench, maker.tmp = bench, tmp_path
-    for name in ("alice", "bob"):
-        keys[name] = maker.user(name)
+    return maker.user(name)
+
+
+def test_sessions_of_a_user(bench, tmp_path):
+    keys = {name: key_of(bench, tmp_path, name) for name in ("alice", "bob")}
     daemon = Configured(bench, tmp_path, DATA, keys="secrets file = {tmp}/secrets\nmax sessions per user = 2\n")
     (tmp_path / "in").write_bytes(b"data")
     runs = holders(daemon, tmp_path, 2, key=keys["alice"], user="alice") + holders(daemon, tmp_path, 1, key=keys["bob"], user="bob")
@@ -110,6 +114,23 @@ def test_sessions_of_a_user(bench, tmp_path):
     assert daemon.copy("in", alice.replace("alice", "bob"), key=keys["bob"]).code == 0
     assert daemon.copy("in", daemon.url("data/")).code == 0
     release(runs, daemon)
+
+
+
+def test_clients_without_a_session_count(bench, tmp_path):
+    """Who names a module that is not there has two processes for a while, like others."""
+    key = key_of(bench, tmp_path, "alice")
+    daemon = Configured(bench, tmp_path, DATA, keys="secrets file = {tmp}/secrets\nmax sessions per user = 2\n")
+    (tmp_path / "in").write_bytes(b"data")
+    secret = bytes.fromhex(key.read_text().strip().rsplit(":", 1)[1])
+    guests = [peer.Guest(daemon.port, secret, peer.SOURCE, module="nosuch", identity=b"sluice:conductor:alice") for _ in range(2)]
+    for guest in guests:
+        guest.greeting()
+    alice = daemon.url("data/").replace("//", "//alice@")
+    refused(daemon, "user alice has 2 sessions already (max sessions per user)", "in", alice, key=key)
+    for guest in guests:
+        guest.hang_up()
+    assert daemon.copy("in", alice, key=key).code == 0
 
 
 def test_memory_is_shared(bench, tmp_path):

@@ -3,14 +3,15 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
 
-/* When a side has ended, what is left has LAST_MS, and the receiver must take some of it each
- * STALL_MS. */
+/* When a side has ended, what is left has LAST_MS. If all of it has been read, the receiver must
+ * take some each STALL_MS. */
 enum { TUNNEL_BYTES = 128 << 10, STALL_MS = 1000, LAST_MS = 30000 };
 
 struct flow {
@@ -29,6 +30,26 @@ struct tunnel {
 	uint64_t stall_ms, last_ms; /* when what is left is dropped (clock_ms); 0: no side ended */
 	struct flow to_peer, from_peer;
 };
+
+static volatile sig_atomic_t was_asked_to_end;
+
+static void on_sigterm(int signo)
+{
+	was_asked_to_end = signo;
+}
+
+void tunnel_end_on_sigterm(void)
+{
+	struct sigaction sa = {.sa_handler = on_sigterm};
+	sigset_t blocked;
+
+	sigemptyset(&sa.sa_mask);
+	sigaction(SIGTERM, &sa, NULL);
+	/* It arrives only while the tunnel waits. */
+	sigemptyset(&blocked);
+	sigaddset(&blocked, SIGTERM);
+	sigprocmask(SIG_BLOCK, &blocked, NULL);
+}
 
 static void keep_failure(struct tunnel *t)
 {
@@ -66,11 +87,16 @@ static void read_peer(struct tunnel *t)
 	t->ended |= n < 0 || eof;
 }
 
+static void limit_stall(struct tunnel *t)
+{
+	t->stall_ms = clock_ms() + (t->ended ? STALL_MS : LAST_MS);
+}
+
 /* Counts n bytes as delivered. */
 static void advance_flow(struct tunnel *t, struct flow *f, ssize_t n)
 {
 	if (t->stall_ms)
-		t->stall_ms = clock_ms() + STALL_MS;
+		limit_stall(t);
 	explicit_bzero(f->bytes + f->start, (size_t)n);
 	f->start += (size_t)n;
 	if (f->start == f->end)
@@ -123,7 +149,11 @@ static void write_peer(struct tunnel *t)
 static void wait_for_tunnel(struct tunnel *t)
 {
 	uint64_t deadline_ms = t->stall_ms < t->last_ms ? t->stall_ms : t->last_ms;
+	uint64_t left_ms = deadline_ms ? (uint64_t)clock_left(deadline_ms) : 0;
+	struct timespec left = {.tv_sec = (time_t)(left_ms / 1000),
+				.tv_nsec = (long)(left_ms % 1000) * 1000000};
 	struct pollfd p[4];
+	sigset_t none;
 	int n = channel_polls(t->ch, !is_flow_empty(&t->to_peer), p), at_in;
 
 	/* A peer whose bytes cannot be passed on is not read. */
@@ -138,14 +168,15 @@ static void wait_for_tunnel(struct tunnel *t)
 		p[at_in] = (struct pollfd){.fd = t->ended || t->gone ? -1 : t->in};
 	p[n++] = (struct pollfd){.fd = is_flow_empty(&t->from_peer) ? -1 : t->out,
 				 .events = POLLOUT};
-	if (poll(p, (nfds_t)n, deadline_ms ? clock_left(deadline_ms) : -1) > 0)
+	sigemptyset(&none);
+	if (ppoll(p, (nfds_t)n, deadline_ms ? &left : NULL, &none) > 0)
 		t->gone |= p[at_in].fd >= 0 && (p[at_in].revents & (POLLHUP | POLLERR));
 }
 
 static bool is_late(struct tunnel *t)
 {
 	if ((t->ended || t->gone) && !t->stall_ms) {
-		t->stall_ms = clock_ms() + STALL_MS;
+		limit_stall(t);
 		t->last_ms = clock_ms() + LAST_MS;
 	}
 	return t->stall_ms && (clock_left(t->stall_ms) == 0 || clock_left(t->last_ms) == 0);
@@ -186,7 +217,7 @@ int tunnel_run(struct channel *ch, const void *already_read, size_t len, int in,
 		if (t.ended && is_flow_empty(&t.from_peer) &&
 		    (is_flow_empty(&t.to_peer) || t.broken))
 			break;
-		if (is_late(&t))
+		if (is_late(&t) || was_asked_to_end)
 			break;
 		wait_for_tunnel(&t);
 	}

@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
@@ -28,9 +29,9 @@ int capget(cap_user_header_t head, cap_user_data_t data);
 enum { NOBODY = 65534 }; /* user and group: the kernel's default overflowuid */
 
 /* What root needs to write files as root does: not to leave the module, to make devices, or to
- * change the kernel. */
-#define KEPT                                                                                       \
-	(1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_DAC_READ_SEARCH | 1u << CAP_FOWNER)
+ * change the kernel. CAP_DAC_READ_SEARCH would open files outside by their handles
+ * (open_by_handle_at(2)), and CAP_DAC_OVERRIDE permits all that it permits inside. */
+#define KEPT (1u << CAP_CHOWN | 1u << CAP_DAC_OVERRIDE | 1u << CAP_FOWNER)
 
 static int write_map(const char *path, const char *text)
 {
@@ -47,21 +48,21 @@ static int write_map(const char *path, const char *text)
 static int enter_namespace(void)
 {
 	unsigned uid = (unsigned)geteuid(), gid = (unsigned)getegid();
+	int was_dumpable = prctl(PR_GET_DUMPABLE), ret;
 	char users[64], groups[64];
 
 	snprintf(users, sizeof users, "%u %u 1", uid, uid);
 	snprintf(groups, sizeof groups, "%u %u 1", gid, gid);
-	/* Else the maps belong to root. No secret is left in this process. */
-	prctl(PR_SET_DUMPABLE, 1);
 	if (unshare(CLONE_NEWUSER))
 		return fail_as(OUT_START,
 			       "make a user namespace: %m; rdcpd confines each client to its "
 			       "module, and needs root or user namespaces for that");
-	return write_map("/proc/self/setgroups", "deny") ||
-			       write_map("/proc/self/gid_map", groups) ||
-			       write_map("/proc/self/uid_map", users)
-		       ? -1
-		       : 0;
+	/* Else the maps belong to root. */
+	prctl(PR_SET_DUMPABLE, 1);
+	ret = write_map("/proc/self/setgroups", "deny") ||
+	      write_map("/proc/self/gid_map", groups) || write_map("/proc/self/uid_map", users);
+	prctl(PR_SET_DUMPABLE, was_dumpable == 1);
+	return ret ? -1 : 0;
 }
 
 static int drop_capabilities(uint32_t kept)
@@ -87,6 +88,7 @@ static void load_databases(void)
 	(void)!getpwnam_r("no such user", &pw, room, sizeof room, &user);
 	(void)!getgrnam_r("no such group", &gr, room, sizeof room, &group);
 	(void)host_id();
+	tzset();
 }
 
 int confine_enter(const char *dir, const struct run_as *as, bool may_change)
@@ -217,13 +219,18 @@ int confine_enter_late(const char *dir, const struct run_as *as, bool may_change
 	return ret;
 }
 
+int confine_without_files(const struct run_as *as)
+{
+	load_databases();
+	return account_enter(as) || drop_capabilities(0) ? -1 : sandbox_enter_empty();
+}
+
 int confine_to_nothing(void)
 {
 	const struct run_as nobody = {
 		.has_user = true, .has_group = true, .user = NOBODY, .group = NOBODY};
 
-	load_databases();
-	return account_enter(&nobody) || drop_capabilities(0) ? -1 : sandbox_enter_empty();
+	return confine_without_files(&nobody);
 }
 
 struct confinement {

@@ -28,7 +28,10 @@ int confine_enter(const char *dir, const struct run_as *as, bool may_change);
  */
 int confine_enter_late(const char *dir, const struct run_as *as, bool may_change,
 		       void (*open_devices)(void *ctx), void *ctx);
-/* For a process that needs no file: if it is root's, it becomes nobody. Returns the same. */
+/* For a process that needs no file: it becomes the account, without capabilities. Returns the same.
+ */
+int confine_without_files(const struct run_as *as);
+/* The same as nobody, if this process is root's. */
 int confine_to_nothing(void);
 /* Tries it in a process of its own. Returns 0, or -1 with a failure that says what is missing. */
 int confine_check(const char *dir, const struct run_as *as);

@@ -42,6 +42,7 @@ struct client {
 
 struct service {
 	struct server *server;
+	pid_t self;
 	struct strangers strangers;
 	struct admission admission;
 	struct census census;
@@ -125,6 +126,7 @@ static _Noreturn void run_child(struct service *v, int fd, const int door[2])
 {
 	static struct key_ring keys;
 	struct session_child c = {
+		.parent = v->self,
 		.fd = fd,
 		.door = door[1],
 		.keys = &keys,
@@ -537,6 +539,7 @@ void serve_run(struct server *s)
 	struct notify_state state;
 
 	v.server = s;
+	v.self = getpid();
 	strangers_init(&v.strangers, STRANGERS_MAX);
 	state = state_of(&v);
 	notify_ready(&state);

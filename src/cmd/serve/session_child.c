@@ -116,7 +116,6 @@ static void read_module(struct session_child *c, struct admitted *a)
 	int rc;
 
 	framer_init(&a->framer);
-	(void)!send(c->door, &admitted, sizeof admitted, MSG_NOSIGNAL);
 	rc = frame_read(a->ch, &a->framer, clock_ms() + MODULE_MS, &f);
 	if (rc == 0)
 		fail_as(OUT_PEER_LOST, "it closed the connection");
@@ -124,6 +123,7 @@ static void read_module(struct session_child *c, struct admitted *a)
 		fail_as(OUT_PROTOCOL, "expected MODULE, received %s", message_name(f.type));
 	if (rc <= 0 || f.type != MSG_MODULE || msg_module_decode(&f, &a->module))
 		leave_stranger(a);
+	(void)!send(c->door, &admitted, sizeof admitted, MSG_NOSIGNAL);
 }
 
 static void send_refusal(const struct admitted *a)
@@ -139,17 +139,17 @@ static void send_refusal(const struct admitted *a)
 	channel_flush(a->ch, clock_ms() + REFUSAL_MS);
 }
 
-/* Asks rdcpd for a session. One whose end will refuse the client needs none. */
+/* Asks rdcpd for a session. One whose end will refuse the client counts as one of its user, and
+ * needs neither a module nor memory. */
 static void enter_census(struct session_child *c, struct admitted *a)
 {
 	const struct module *m = module_find(c->modules, c->module_count, a->module.name);
 	struct entrant who = {0};
 	struct failure why;
 
-	if (*a->module.name && (!m || module_admit(m, a->user, &a->peer)))
-		return;
 	memcpy(who.user, a->user, sizeof who.user);
-	memcpy(who.module, a->module.name, sizeof who.module);
+	if (m && module_admit(m, a->user, &a->peer) == 0)
+		memcpy(who.module, a->module.name, sizeof who.module);
 	if (door_ask(c->door, &who, &a->guest.memory, &c->slot) == 0)
 		return;
 	why = *failed();
@@ -302,13 +302,13 @@ static pid_t start_guest(struct session_child *c, struct admitted *a, int *in, i
 }
 
 /* The process that decrypts what a client sends needs no more rights than the client has. */
-static void drop_rights(const struct session_child *c, const struct admitted *a, pid_t parent)
+static void drop_rights(const struct session_child *c, const struct admitted *a)
 {
 	const struct module *m = module_find(c->modules, c->module_count, a->module.name);
 
-	if (m ? account_enter(&m->account) : confine_to_nothing())
+	if (m ? confine_without_files(&m->account) : confine_to_nothing())
 		turn_away(a);
-	end_with(parent);
+	end_with(c->parent);
 }
 
 static void report_session(const struct session_child *c, const struct admitted *a, pid_t pid)
@@ -331,15 +331,16 @@ void session_child_run(struct session_child *c)
 	const void *rest;
 	size_t len;
 	int in, out;
-	pid_t pid, parent = getppid();
+	pid_t pid;
 
-	end_with(parent);
+	end_with(c->parent);
 	admit_client(c, &a);
 	read_module(c, &a);
 	enter_census(c, &a);
 	a.guest.record = share_record();
 	pid = start_guest(c, &a, &in, &out);
-	drop_rights(c, &a, parent);
+	drop_rights(c, &a);
+	tunnel_end_on_sigterm();
 	rest = framer_rest(&a.framer, &len);
 	if (tunnel_run(a.ch, rest, len, in, out))
 		log_at(failed()->code == OUT_SOCKET ? LOG_WARN : LOG_DEBUG, "%s: %s", a.from,

@@ -13,6 +13,7 @@
 #include "session/channel/key_ring.h"
 
 struct session_child {
+	pid_t parent; /* rdcpd: without it this process ends */
 	int fd; /* the client's connection, whose whole ClientHello has arrived */
 	int door; /* door.h */
 	struct key_ring *keys; /* wiped after the handshake */

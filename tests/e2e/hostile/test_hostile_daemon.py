@@ -16,7 +16,7 @@ from arena import SOON, Store, ends, fails, manifest, play, take_all
 from daemons import HERE, private_memory
 from doors import STRANGERS, knock, shown_out
 from hosts import COUNT, SLOW, program, share, simulated, wait_until
-from processes import descendants
+from processes import children, descendants
 from test_hostile_start import STARTS
 
 import peer
@@ -225,6 +225,9 @@ def test_unknown_modules_are_refused(served):
         assert (served.arena.target / "f").read_bytes() == b"old"
 
 
+CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_FOWNER = 1 << 0, 1 << 1, 1 << 3
+
+
 def rights(pid):
     """(users, effective capabilities) of a process"""
     lines = dict(line.split(":", 1) for line in open("/proc/%d/status" % pid))
@@ -241,6 +244,17 @@ def test_a_client_without_a_module_has_no_rights(served, name):
     wait_until(lambda: len(set(descendants(served.run.proc.pid)) - before) == 2)
     for pid in set(descendants(served.run.proc.pid)) - before:
         wait_until(lambda pid=pid: rights(pid) == ({user}, 0))
+
+
+def test_no_process_of_a_client_can_leave_the_module(served):
+    """The one that decrypts what a client sends has no capability, and its end none that opens files by their handles."""
+    before = set(descendants(served.run.proc.pid))
+    served.guest(SINK).greeting()
+    wait_until(lambda: len(set(descendants(served.run.proc.pid)) - before) == 2)
+    first = set(children(served.run.proc.pid)) - before
+    end, = set(descendants(served.run.proc.pid)) - before - first
+    wait_until(lambda: [rights(pid)[1] for pid in first] == [0])
+    wait_until(lambda: rights(end)[1] & ~(CAP_CHOWN | CAP_DAC_OVERRIDE | CAP_FOWNER) == 0)
 
 
 def test_second_module_is_refused(served):
