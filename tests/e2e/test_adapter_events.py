@@ -43,7 +43,7 @@ class Machine:
 
     def await_data(self):
         """Wait until some of the file is at the target."""
-        wait_until(lambda: any(p.stat().st_blocks * 512 >= BYTES // 8 for p in self.tmp.glob(".sluice.*")), 20)
+        wait_until(lambda: any(p.stat().st_blocks * 512 >= BYTES // 8 for p in self.tmp.glob(".sluice.*")))
 
     def finish(self, r, code=0, timeout=60):
         got = r.wait(timeout)
@@ -140,7 +140,7 @@ def test_a_removed_adapter_leaves_no_descriptors_of_lanes(machine):
         machine.set("pulled", True)
         time.sleep(1)
         machine.set("pulled", False)
-        wait_until(lambda: source.errors().count("was reconnected") >= 4 * i, 30)
+        wait_until(lambda: source.errors().count("was reconnected") >= 4 * i)
         time.sleep(1)
         counts.append(count_event_descriptors(source.proc.pid))
     source.kill()

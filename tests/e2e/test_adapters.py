@@ -84,8 +84,8 @@ class Machine:
     def await_data(self, *addresses):
         """Wait until some of the file is at the target, and there are connections to these addresses."""
         record = self.top / "connections"
-        wait_until(lambda: any(p.stat().st_blocks * 512 >= BYTES // 16 for p in self.tmp.glob(".sluice.*")), 30)
-        wait_until(lambda: all(record.read_text().count(" %s " % a) >= 2 for a in addresses), 30)
+        wait_until(lambda: any(p.stat().st_blocks * 512 >= BYTES // 16 for p in self.tmp.glob(".sluice.*")))
+        wait_until(lambda: all(record.read_text().count(" %s " % a) >= 2 for a in addresses))
         time.sleep(0.3)  # for their hellos
 
     def finish(self, run, code=0):

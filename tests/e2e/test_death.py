@@ -20,7 +20,7 @@ def endless(bench, tmp_path, **how):
     """A stream without end; both ends are moving bytes."""
     sink = bench.receive("--", "sh", "-c", "cat >%s/seen" % tmp_path, **how)
     source = bench.send(sink.port, "--", "cat", "/dev/zero")
-    wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").stat().st_size > 20 * BLOCK, 30)
+    wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").stat().st_size > 20 * BLOCK)
     return source, sink
 
 

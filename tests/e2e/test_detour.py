@@ -66,11 +66,11 @@ def test_other_user_cannot_start_ssh(bench, tmp_path, way):
     (tmp_path / "in").write_bytes(bytes(24 << 20))
     # The conductor sleeps in between, and so do the ends; the copy lasts until it is stopped.
     r = bench.copy("--lanes=1", "--bwlimit=1M", *copied(way, tmp_path), transport="--transport=ssh", wait=False, rsh=rsh(tmp_path, ""))
-    wait_until(lambda: any(p.stat().st_blocks for p in tmp_path.glob(".sluice.*")), 30)
+    wait_until(lambda: any(p.stat().st_blocks for p in tmp_path.glob(".sluice.*")))
     port, = lane_ports(r.proc.pid)
     # The ends, the keeper of a far port, two spares, the lane in use and the spare that replaces it.
     before = 7 if way == "between" else 2
-    wait_until(lambda: started(tmp_path) == before, 20)
+    wait_until(lambda: started(tmp_path) == before)
     for _ in range(3):
         # The bytes of its lane are discarded: the connection is closed and does not time out.
         shell = [*as_nobody(), "bash", "-c", KNOCK % (port, 10 * SLOW)]
@@ -78,7 +78,7 @@ def test_other_user_cannot_start_ssh(bench, tmp_path, way):
     assert started(tmp_path) == before, r.errors()
     # The user of the copy may.
     with subprocess.Popen(["bash", "-c", KNOCK % (port, 20 * SLOW)], stderr=subprocess.DEVNULL) as ours:
-        wait_until(lambda: started(tmp_path) > before, 20)
+        wait_until(lambda: started(tmp_path) > before)
         ours.kill()
     r.signal(2)
     assert r.wait() == 20, r.errors()
@@ -228,8 +228,8 @@ def without_spares(bench, tmp_path, *options):
     (tmp_path / "shut").touch()
     r = bench.copy("--lanes=2", *options, *copied("between", tmp_path), transport="--transport=ssh", wait=False,
                    rsh=few_listeners(tmp_path))
-    wait_until(lambda: any(p.stat().st_blocks for p in tmp_path.glob(".sluice.*")), 30)
-    wait_until(lambda: (tmp_path / "refused").exists() and len((tmp_path / "refused").read_text().split()) >= 2, 30)
+    wait_until(lambda: any(p.stat().st_blocks for p in tmp_path.glob(".sluice.*")))
+    wait_until(lambda: (tmp_path / "refused").exists() and len((tmp_path / "refused").read_text().split()) >= 2)
     return r
 
 
@@ -271,12 +271,12 @@ def test_killed_spare_is_replaced(bench, tmp_path):
     (tmp_path / "places").touch()
     r = bench.copy("--lanes=1", "--bwlimit=1M", *copied("between", tmp_path), transport="--transport=ssh", wait=False,
                    rsh=few_listeners(tmp_path))
-    wait_until(lambda: any(p.stat().st_blocks for p in tmp_path.glob(".sluice.*")), 30)
+    wait_until(lambda: any(p.stat().st_blocks for p in tmp_path.glob(".sluice.*")))
     # The keeper, two spares, and one in place of the spare that was taken.
-    wait_until(lambda: len(numbers(tmp_path / "places")) == 4, 20)
+    wait_until(lambda: len(numbers(tmp_path / "places")) == 4)
     places = numbers(tmp_path / "places")
     for carrier in set(with_children(r.proc.pid)) & {parent(place) for place in places[1:]}:
         os.kill(carrier, signal.SIGKILL)
-    wait_until(lambda: len(numbers(tmp_path / "places")) >= 7, 20)
+    wait_until(lambda: len(numbers(tmp_path / "places")) >= 7)
     r.signal(2)
     assert r.wait() == 20, r.errors()

@@ -260,7 +260,7 @@ def begin(bench, disks, stage, *host):
         time.sleep(0.5 * SLOW)
     else:
         before = "point" if stage == "source" else "memory to memory\", \"transport"
-        wait_until(lambda: before.encode() in run.out, 30)
+        wait_until(lambda: before.encode() in run.out)
         time.sleep(0.2 * SLOW)
     assert run.proc.poll() is None, run.errors()
     return run, wait_until(lambda: descendants(run.proc.pid))
@@ -301,10 +301,10 @@ def test_short_outage_is_survived(bench, tmp_path, networks):
     run = bench.start([*wire.on(0), *argv(*ONE, "--timeout=1", "--connect-timeout=1", "-4", "--seconds=0.1", "far",
                                           demand="--transport=tcp")],
                       cwd=tmp_path, env={"SLUICE_TEST_HOSTS": "far " + " ".join(wire.on(1))})
-    wait_until(lambda: b" us\n" in run.out, 20)
+    wait_until(lambda: b" us\n" in run.out)
     assert wire.ip(0, "link", "set", "v0", "down")
     since = time.monotonic()
-    wait_until(lambda: run.errors().count("measuring again") >= 3 or run.proc.poll() is not None, 20)
+    wait_until(lambda: run.errors().count("measuring again") >= 3 or run.proc.poll() is not None)
     # A pause of one second and one of two: children that exit in between cut neither short.
     assert time.monotonic() - since >= 3
     assert wire.ip(0, "link", "set", "v0", "up")

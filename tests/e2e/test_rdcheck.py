@@ -160,7 +160,7 @@ def test_rdcheck_can_be_interrupted(bench, tmp_path, when):
     fake.chmod(0o755)
     run = bench.start([program("rdcheck"), "--rsh", RSH, "--rdcp-path", fake, "far"], host=NEAR, home=tmp_path)
     wanted = "memlock" if when == "survey" else "control"
-    wait_until(lambda: wanted in run.out.decode(), 20)
+    wait_until(lambda: wanted in run.out.decode())
     run.signal(signal.SIGINT)
     assert run.wait(5) == 20, run.errors()
     assert "unknown whether fit" in run.out.decode() and run.errors().count("\n") == 1, run.errors()
@@ -214,7 +214,7 @@ def test_rdcheck_can_be_interrupted_while_addresses_are_silent(bench, wire):
     # Each address gets one second.
     assert wire.drop() and all(wire.ip(1, "addr", "add", "10.77.8.%d/24" % i, "dev", "v0") for i in range(3, 13))
     run = wire.start(bench, "--transport=tcp", "--connect-timeout=1")
-    wait_until(lambda: "lanes cannot connect over TCP" in run.out.decode(), 20)
+    wait_until(lambda: "lanes cannot connect over TCP" in run.out.decode())
     run.signal(signal.SIGINT)
     assert run.wait(5) == 20, run.errors()
     assert "SIGINT" in run.errors() and '"exit": 20' in run.out.decode(), run.out.decode()

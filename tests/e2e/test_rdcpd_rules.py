@@ -144,6 +144,8 @@ def test_hosts_of_the_daemon(bench, tmp_path, rules, admitted):
     d = Configured(bench, tmp_path, "[m]\npath = {tmp}/m\nread only = no\nhosts allow = *\n", keys=rules + "\n")
     r = (d.copy if admitted else d.copy_at_once)("key", d.url("m/"))
     assert r.code == (0 if admitted else 35), r.errors()
+    if not admitted:
+        d.run.expect("its address may not use rdcpd")
     assert ("its address may not use rdcpd" in d.run.errors()) == (not admitted)
 
 

@@ -78,7 +78,7 @@ def test_killed_relay_is_not_the_end_of_the_stream(bench, tmp_path, command):
     """Its command reads a clean end of file, and must not take it for the end of the stream."""
     r = Relay(bench, tmp_path, command, "--", "sh", "-c", "head -c 1000000 /dev/zero; exec sleep 1000")
     place = tmp_path if command == "saved" else tmp_path / "out"
-    wait_until(lambda: any(p.name != "key" and p.is_file() and p.stat().st_size for p in place.iterdir()), 30)
+    wait_until(lambda: any(p.name != "key" and p.is_file() and p.stat().st_size for p in place.iterdir()))
     r.kill("relay")
     source, _, sink = r.codes()
     assert source == 44 and sink == 44, r.errors()
@@ -87,7 +87,7 @@ def test_killed_relay_is_not_the_end_of_the_stream(bench, tmp_path, command):
 
 def test_source_learns_that_the_relay_failed(bench, tmp_path):
     r = Relay(bench, tmp_path, "rdsend", "--", "cat", "/dev/zero")
-    wait_until(lambda: leftovers(tmp_path / "out"), 30)
+    wait_until(lambda: leftovers(tmp_path / "out"))
     r.kill("relay's rdsend")
     assert r.codes()[:2] == [11, 11], r.errors()
     assert "command rdsend" in r.source.errors()
@@ -131,7 +131,7 @@ def test_commands_of_rdsend_do_not_inherit_the_confirmation(bench, tmp_path):
 def test_hosts_behind_a_relay_learn_that_it_failed(bench, tmp_path, victim, signo):
     """The relay terminates its rdsend, which does not take that for the cause."""
     r = Relay(bench, tmp_path, "rdsend", "--", "sh", "-c", "head -c 1000000 /dev/zero; exec sleep 1000")
-    wait_until(lambda: leftovers(tmp_path / "out"), 30)
+    wait_until(lambda: leftovers(tmp_path / "out"))
     getattr(r, victim).signal(signo)
     source, relay, sink = r.codes()
     assert sink == 44 and "the upstream rdrecv failed" in r.sink.errors(), r.errors()
@@ -169,7 +169,7 @@ def test_rdcp_as_relay_detects_a_death(bench, tmp_path, source, dies):
     produce = "head -c 1000000 /dev/zero" + ("; exec sleep 1000" if dies else "")
     sender = bench.send(relay.port, "--", "sh", "-c", produce, to=NEAR.address, host=FAR)
     if dies:
-        wait_until(lambda: any(p.is_file() and p.stat().st_blocks for p in tmp_path.iterdir()), 30)
+        wait_until(lambda: any(p.is_file() and p.stat().st_blocks for p in tmp_path.iterdir()))
         relay.signal(signal.SIGKILL)
         assert sender.wait() == 44 and not target.exists()
         # rdcp outlives its rdrecv for a moment; no other process gets its exit status.

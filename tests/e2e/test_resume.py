@@ -185,7 +185,7 @@ def await_bytes(directory, bytes_):
                 return sum(y - x for x, y in data_ranges(fd, os.fstat(fd).st_size)) >= bytes_
             finally:
                 os.close(fd)
-    wait_until(written, 30)
+    wait_until(written)
 
 
 def interrupted(bench, ground, signo=signal.SIGKILL):

@@ -130,7 +130,7 @@ class Running:
     def errors(self):
         return self.err.decode("utf-8", "replace")
 
-    def expect(self, text, timeout=15):
+    def expect(self, text, timeout=60):
         """Waits until a line of stderr contains text, and returns that line."""
         end = time.monotonic() + timeout * SLOW
         while time.monotonic() < end:
@@ -262,7 +262,7 @@ def in_halves(size):
     return "head -c %d in; until [ -e go ]; do sleep 0.1; done; tail -c +%d in" % (size // 2, size // 2 + 1)
 
 
-def wait_until(what, timeout=30, step=0.01):
+def wait_until(what, timeout=60, step=0.01):
     end = time.monotonic() + timeout * SLOW
     while time.monotonic() < end:
         got = what()
