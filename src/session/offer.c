@@ -184,12 +184,13 @@ static int listen_everywhere(struct session *s, struct msg_offer *m)
 
 	if (!s->o.porter && s->terms.want != TRANSPORT_RDMA && listen_tcp(s) < 0)
 		return -1;
-	rules.rdma = true;
-	if (offer_place_find_own(&rules, at, OFFER_MAX, &count) < 0)
-		return -1;
-	if (s->terms.rdma)
+	if (s->terms.rdma) {
+		rules.rdma = true;
+		if (offer_place_find_own(&rules, at, OFFER_MAX, &count) < 0)
+			return -1;
 		listen_rdma(s, at, count, m);
-	rules.rdma = false;
+		rules.rdma = false;
+	}
 	if (offer_place_find_own(&rules, at, OFFER_MAX, &count) < 0)
 		return -1;
 	if (porter_tcp_port(s->porter) && s->terms.want != TRANSPORT_RDMA)

@@ -163,8 +163,9 @@ static void wait_for_tunnel(struct tunnel *t)
 		p[0].fd = -1;
 	/* A peer that takes nothing must not hide that the other process has ended. */
 	at_in = n++;
-	p[at_in] = (struct pollfd){.fd = t->ended ? -1 : t->in, .events = POLLIN};
-	if (!is_flow_empty(&t->to_peer))
+	if (is_flow_empty(&t->to_peer))
+		p[at_in] = (struct pollfd){.fd = t->ended ? -1 : t->in, .events = POLLIN};
+	else
 		p[at_in] = (struct pollfd){.fd = t->ended || t->gone ? -1 : t->in};
 	p[n++] = (struct pollfd){.fd = is_flow_empty(&t->from_peer) ? -1 : t->out,
 				 .events = POLLOUT};

@@ -154,12 +154,6 @@ static int fail_iwarp_call(struct verbs *v, const struct cm_event *e)
 	return verbs_connect_failed(v, -e->status);
 }
 
-/* Whether the peer accepted, and has ended the connection again. */
-static bool is_end(const struct cm_event *e)
-{
-	return e->what == RDMA_CM_EVENT_DISCONNECTED;
-}
-
 /* Whether librdmacm could not establish a connection that the peer accepted. It may have ended
  * again before, so the peer may know why. The status is no errno but a result of
  * ucma_process_conn_resp() (librdmacm/cma.c), which is the same if this host's queue pair is the
@@ -177,15 +171,8 @@ int verbs_event_failed(struct verbs *v, const struct cm_event *e)
 	v->is_stale = e->what == RDMA_CM_EVENT_REJECTED && e->status == REJECT_STALE;
 	v->is_refused = is_refusal(v, e);
 	/* A refusal for lack of locked memory has the numbers. */
-	v->peer_knows =
-		is_end(e) || is_late_answer(e) || (e->why.code && e->why.code != OUT_MEMLOCK);
-	if (is_end(e))
-		return fail_as(OUT_CONNECT, "connect to %s: the peer closed the connection",
-			       v->peer);
-	if (is_late_answer(e))
-		return fail_as(OUT_CONNECT,
-			       "connect to %s: the connection ended before it was established",
-			       v->peer);
+	v->peer_knows = e->what == RDMA_CM_EVENT_DISCONNECTED || is_late_answer(e) ||
+			(e->why.code && e->why.code != OUT_MEMLOCK);
 	switch (e->what) {
 	case RDMA_CM_EVENT_REJECTED:
 		if (e->why.code)
@@ -201,11 +188,19 @@ int verbs_event_failed(struct verbs *v, const struct cm_event *e)
 		return fail_as(OUT_CONNECT,
 			       "connect to %s: rejected by the adapter there (reason %d)", v->peer,
 			       e->status);
+	case RDMA_CM_EVENT_DISCONNECTED:
+		return fail_as(OUT_CONNECT, "connect to %s: the peer closed the connection",
+			       v->peer);
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		return fail_as(OUT_CONNECT, "connect to %s: the device was removed", v->peer);
 	case RDMA_CM_EVENT_UNREACHABLE:
 		return verbs_connect_failed(v, e->status < 0 ? -e->status : ETIMEDOUT);
 	default:
+		if (is_late_answer(e))
+			return fail_as(
+				OUT_CONNECT,
+				"connect to %s: the connection ended before it was established",
+				v->peer);
 		if (e->status < 0)
 			return verbs_connect_failed(v, -e->status);
 		return fail_as(OUT_CONNECT, "connect to %s: %s", v->peer, rdma_event_str(e->what));
