@@ -5,7 +5,6 @@ import ctypes
 import os
 import secrets
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -13,7 +12,8 @@ import time
 
 import pytest
 
-from hosts import ROOT, RSH, environment, pattern, program, wait_until
+from hosts import Host, ROOT, RSH, environment, pattern, program, wait_until
+from networks import enter_network
 from processes import descendants, runs
 
 sys.path.insert(0, str(ROOT / "tests" / "hostile"))
@@ -125,44 +125,37 @@ def test_session_secret_is_only_where_lanes_need_it(bench, tmp_path):
 
 
 class Capture(threading.Thread):
-    """All packets of the loopback device."""
+    """All packets of the loopback device of a network namespace."""
 
-    def __init__(self):
+    def __init__(self, network):
         super().__init__(daemon=True)
-        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 20)
-        self.socket.bind(("lo", 0))
-        self.socket.settimeout(0.2)
-        self.packets, self.done = [], False
+        self.network, self.packets, self.done = network, [], False
+        self.ready = threading.Event()
         self.start()
+        assert self.ready.wait(30)
 
     def run(self):
-        while not self.done:
-            try:
-                self.packets.append(self.socket.recv(1 << 17))
-            except TimeoutError:
-                pass
+        enter_network(self.network)
+        with socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3)) as wire_tap:
+            wire_tap.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 32 << 20)
+            wire_tap.bind(("lo", 0))
+            wire_tap.settimeout(0.2)
+            self.ready.set()
+            while True:
+                try:
+                    self.packets.append(wire_tap.recv(1 << 17))
+                except TimeoutError:
+                    if self.done:
+                        return
 
-    def end(self, port):
-        """Returns the bytes of all packets, but not of TCP between other ports: other tests may send gigabytes meanwhile."""
+    def end(self):
+        """Returns the bytes of all packets."""
         self.done = True
         self.join()
-        self.socket.close()
-        return b"".join(p for p in self.packets if ports_of(p) is None or port in ports_of(p))
+        return b"".join(self.packets)
 
 
-ETHERNET_HEAD, IPV6_HEAD, TCP = 14, 40, 6
-
-
-def ports_of(packet):
-    """The ports of a packet of TCP, None for any other."""
-    ip = packet[ETHERNET_HEAD:]
-    if packet[12:14] == b"\x08\0" and ip[9] == TCP:
-        return struct.unpack_from(">HH", ip, 4 * (ip[0] & 15))
-    if packet[12:14] == b"\x86\xdd" and ip[6] == TCP:
-        return struct.unpack_from(">HH", ip, IPV6_HEAD)
-    return None
-
+SO_RCVBUFFORCE = 33
 
 ptrace = ctypes.CDLL(None, use_errno=True).ptrace
 ptrace.argtypes, ptrace.restype = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p], ctypes.c_long
@@ -215,16 +208,18 @@ def shown_by(pid):
 
 
 @pytest.mark.needs("root", why="captures packets, and traces processes that forbid it")
-def test_secret_and_keys_of_blocks_are_nowhere_else(bench, tmp_path):
+def test_secret_and_keys_of_blocks_are_nowhere_else(bench, tmp_path, networks):
     """Not in arguments, environments, the log or packets; and once the wires are closed, not in memory."""
     data = secrets.token_bytes(4 * BLOCK)
     (tmp_path / "out").mkdir()
     (tmp_path / "rsh").write_text("#!/bin/sh\ntee orders | %s \"$@\" | tee answers\n" % RSH)
     (tmp_path / "rsh").chmod(0o755)
-    capture = Capture()
+    [network] = (alone := networks(1)).names
+    capture = Capture(network)
     stdin, source = os.pipe()
     conductor = bench.copy("-vvv", "--encrypt=on", "--lanes=2", "-", "far:%s/out/in" % tmp_path, stdin=stdin,
-                           rsh=tmp_path / "rsh", transport="--transport=tcp", wait=False)
+                           rsh=tmp_path / "rsh", transport="--transport=tcp", wait=False,
+                           host=Host("near", None, None, alone.on(0)))
     os.close(stdin)
     with open(source, "wb", closefd=False) as pipe:
         pipe.write(data)
@@ -246,7 +241,7 @@ def test_secret_and_keys_of_blocks_are_nowhere_else(bench, tmp_path):
     look_at_exit(ends, lambda: os.close(source), look)
     assert conductor.wait() == 0, conductor.errors()
     assert (tmp_path / "out" / "in").read_bytes() == data
-    packets, log = capture.end(answers["OFFER"]["places"][0]["port"]), conductor.errors().encode()
+    packets, log = capture.end(), conductor.errors().encode()
     assert len(packets) > len(data) and data[5 * 4096:5 * 4096 + 64] not in packets
     assert not [f for f in forms if f in packets or f in log]
     assert left == {pid: [] for pid in ends}

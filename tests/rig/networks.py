@@ -17,6 +17,15 @@ def free_port():
         return s.getsockname()[1]
 
 
+def enter_network(name):
+    """Puts the calling thread into a namespace, and no other thread."""
+    fd = os.open("/run/netns/" + name, os.O_RDONLY)
+    try:
+        assert ctypes.CDLL(None, use_errno=True).setns(fd, CLONE_NEWNET) == 0
+    finally:
+        os.close(fd)
+
+
 class Networks:
     """names: the names of the namespaces."""
 
@@ -74,20 +83,11 @@ class Forwarder(threading.Thread):
         self.start()
         assert self.ready.wait(30) and self.port
 
-    @staticmethod
-    def enter(name):
-        """Only this thread."""
-        fd = os.open("/run/netns/" + name, os.O_RDONLY)
-        try:
-            assert ctypes.CDLL(None, use_errno=True).setns(fd, CLONE_NEWNET) == 0
-        finally:
-            os.close(fd)
-
     def run(self):
         try:
-            self.enter(self.outside)
+            enter_network(self.outside)
             self.server = socket.create_server(("127.0.0.1", 0))
-            self.enter(self.inside)
+            enter_network(self.inside)
             self.port = self.server.getsockname()[1]
         finally:
             self.ready.set()
