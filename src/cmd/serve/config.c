@@ -228,6 +228,8 @@ static int set_chmod(const char *value, char *to)
 	int rc = modes_parse(value, &m);
 
 	modes_free(m);
+	if (rc && failed()->code != OUT_USAGE)
+		return -1;
 	return rc ? fail_as(OUT_USAGE, "%s is no change of modes, such as D755,F644", value)
 		  : set_text(value, to, CHMOD_MAX);
 }
