@@ -13,7 +13,7 @@ from hosts import SLOW, pattern
 from trees import make, read
 
 pytestmark = [
-    pytest.mark.lab("rxe"),
+    pytest.mark.lab("rxe", long=True),
     pytest.mark.needs("lab", "rxe", why="only the lab's machine may serve NFS, and in one of its runs"),
 ]
 NFSD = pathlib.Path("/proc/fs/nfsd")

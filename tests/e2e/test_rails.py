@@ -174,6 +174,7 @@ def test_dead_rail_is_replaced_by_the_other(bench, wires, tmp_path, how):
 
 
 @two_hosts
+@pytest.mark.lab("siw", long=True)
 def test_no_firewall_is_suspected_after_rdma_worked(bench, wires, tmp_path):
     """The path of RDMA falls silent, while the control channel continues."""
     (tmp_path / "in").write_bytes(pattern(40 * BLOCK))
@@ -194,6 +195,7 @@ def test_no_firewall_is_suspected_after_rdma_worked(bench, wires, tmp_path):
 
 
 @two_hosts
+@pytest.mark.lab("siw", long=True)
 def test_slow_path_gets_the_whole_connect_timeout(bench, wires, tmp_path):
     """Three round trips to connect take more than the two seconds after which TCP is tried, where that is allowed."""
     wires.slow("400ms")

@@ -221,7 +221,7 @@ def test_rdcheck_can_be_interrupted_while_addresses_are_silent(bench, wire):
 
 
 @pytest.mark.may_skip("user", "a network namespace may be had by root only")
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
 def test_address_without_an_adapter_is_reported(bench, wire):
     """In the lab adapters exist, but not for these addresses."""
     slow = wire.shape("tbf", "rate", "100mbit", "burst", "64kb", "latency", "50ms")

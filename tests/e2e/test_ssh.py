@@ -60,7 +60,7 @@ def ssh(bench, tmp_path):
     return Ssh(bench, tmp_path)
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
 def test_push_and_pull_work(ssh, tmp_path):
     data = pattern(20 * BLOCK + 3)
     (tmp_path / "in").write_bytes(data)

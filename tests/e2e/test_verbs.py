@@ -136,7 +136,6 @@ def test_64_kib_of_locked_memory_with_required_rdma_exit_45_with_the_remedy(benc
 
 @pytest.mark.parametrize("asked", ["auto", "rdma"])
 @pytest.mark.lab("rxe", cases="auto")
-@pytest.mark.lab("siw", cases="rdma")
 @pytest.mark.lab(long=True)
 def test_memory_limit_lowered_during_a_transfer_is_reported(bench, tmp_path, asked):
     """The sink refuses the lane's next connection, and the source learns the reason."""

@@ -25,9 +25,8 @@ def hosts():
 @pytest.mark.needs("verbs", why="it is about verbs; the lab runs it")
 @pytest.mark.timeout(LIMIT + 20)
 @pytest.mark.lab(cases="test_verbs_*")
-@pytest.mark.lab("siw", cases="test_lane_verbs-*")
 # Two minutes on an emulated processor; simulated adapters show the same.
-@pytest.mark.lab("rxe", cases="test_lane_verbs-*", long=True)
+@pytest.mark.lab(cases="test_lane_verbs-*", long=True)
 @pytest.mark.parametrize("program, op", [
     # As in tests/simverbs/meson.build: the largest lane needs more locked memory than is common, and siw asks root too.
     *(("test_lane_verbs", op) for op in (OPS if SIM != "siw-iwarp" else [])),
