@@ -10,7 +10,7 @@ import pytest
 
 from daemons import private_memory
 from hosts import COUNT, DEMAND, RDMA, leftovers, pattern, wait_until
-from processes import descendants
+from processes import descendants, group_lives
 
 SECONDS = (10 if RDMA else 30) if COUNT == 1 else 300
 AT_ONCE = 6
@@ -70,6 +70,7 @@ class Clients:
                 self.kill(r)
                 r.wait(20)
                 r.group(signal.SIGKILL)
+                wait_until(lambda: not group_lives(r.proc.pid))
                 self.killed += 1
                 del self.running[n]
 
@@ -84,9 +85,10 @@ class Clients:
             assert (self.target(n) / name).read_bytes() == (self.tmp / "in" / name).read_bytes(), (n, name)
 
     def settle(self):
-        """The last run of each target completes it."""
+        """The last run of each target completes it, when no other run uses it any more."""
         for n, (r, _) in list(self.running.items()):
             r.wait(60)
+        wait_until(lambda: self.daemon.children() == [])
         for n in range(TARGETS):
             r = self.daemon.copy("-r", DEMAND, *self.words(n))
             assert r.code == 0, r.errors()
@@ -114,3 +116,23 @@ def test_nothing_of_killed_clients_stays(bench, daemon, tmp_path):
     assert after[0] == before[0]
     assert after[1] < before[1] + (1 << 20)
     assert left == []
+
+
+def test_session_of_a_killed_client_ends_after_the_next_run(bench, daemon, tmp_path):
+    """It has the temporary until then, so that run needs one of its own. Nobody needs what is left of the first."""
+    clients = Clients(bench, daemon, tmp_path, 0)
+    assert daemon.copy("-r", DEMAND, *clients.words(0)).code == 0
+    killed = bench.start(daemon.argv("-r", DEMAND, "--bwlimit=100K", *clients.words(0)), cwd=tmp_path)
+    wait_until(lambda: leftovers(clients.target(0)))
+    ends = daemon.ends()
+    for pid in ends:
+        os.kill(pid, signal.SIGSTOP)
+    killed.kill()
+    r = daemon.copy("-r", DEMAND, *clients.words(0))
+    assert r.code == 0, r.errors()
+    assert len(leftovers(clients.target(0))) == 1
+    for pid in ends:
+        os.kill(pid, signal.SIGCONT)
+    wait_until(lambda: daemon.children() == [])
+    clients.check(0)
+    assert leftovers(clients.target(0)) == []

@@ -4,13 +4,25 @@
 import os
 
 
-def parent(pid):
-    """The parent of a process, None if the process does not exist."""
+def stat(pid):
+    """What /proc has of a process behind its name, "" if the process does not exist: its state, parent, group and so on."""
     try:
         with open("/proc/%d/stat" % pid) as f:
-            return int(f.read().rsplit(")", 1)[1].split()[1])
+            return f.read().rsplit(")", 1)[1].split()
     except OSError:
-        return None
+        return ""
+
+
+def parent(pid):
+    """The parent of a process, None if the process does not exist."""
+    found = stat(pid)
+    return int(found[1]) if found else None
+
+
+def group_lives(pgid):
+    """Has any process of the group not ended yet?"""
+    found = [stat(int(name)) for name in os.listdir("/proc") if name.isdigit()]
+    return any(s and int(s[2]) == pgid and s[0] not in "ZX" for s in found)
 
 
 def by_parent():

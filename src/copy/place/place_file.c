@@ -258,7 +258,7 @@ static struct placement *placement_new(struct place *p, struct place_dir *d,
 	t->shown = NULL;
 	t->tmp.name[0] = '\0';
 	t->tmp.fd = -1;
-	t->tmp.random = t->tmp.resumed = t->tmp.nameless = false;
+	t->tmp.random = t->tmp.resumed = t->tmp.nameless = t->tmp.beside = false;
 	if (entry_open(p, d, &t->file, &t->entry)) {
 		free(t);
 		return NULL;

@@ -164,9 +164,12 @@ static int finish_placement(struct placement *t, uint64_t size, bool *named)
 	if (sync_file(t) || check_close(t, &st) || (t->method == BY_RENAME && take_final_name(t)))
 		return -1;
 	*named = true;
-	/* An earlier run without --inplace may have left a temporary. */
+	/* An earlier run without --inplace may have left a temporary.  Or a run that was
+	 * interrupted still used it when this one began, and has ended since. */
 	if (t->method == IN_PLACE)
 		entry_forget_leftovers(&t->entry);
+	else if (t->tmp.beside)
+		temporary_forget(t->entry.dirfd, t->entry.name, t->entry.place->uid);
 	if (linked_remember(&t->entry, &t->file, &st) || sync_file_parent(t))
 		return -1;
 	return metadata_failed ? fail_again(&metadata_failure) : 0;
@@ -184,19 +187,40 @@ int place_finish_file(struct placement *t, uint64_t size)
 	return ret;
 }
 
+/* Has another run given its file the name since this one began? */
+static bool is_superseded(const struct placement *t)
+{
+	const struct place_entry *s = &t->entry;
+	struct stat now;
+
+	if (fstatat(s->dirfd, s->name, &now, AT_SYMLINK_NOFOLLOW) || !S_ISREG(now.st_mode))
+		return false;
+	return !t->exists || now.st_ino != t->old.st_ino || now.st_dev != t->old.st_dev;
+}
+
+/* The lock ends first: a run that gives its file the name after that removes the temporary. */
+static void leave_to_next_run(struct placement *t)
+{
+	const struct place_entry *s = &t->entry;
+
+	close_fd(t->fd);
+	t->fd = -1;
+	if (is_superseded(t))
+		temporary_forget(s->dirfd, s->name, s->place->uid);
+	else if (place_set_flag_once(s->place, &s->place->warned_partial))
+		log_warn("%s: the incomplete file is kept as temporary %s, which the next run "
+			 "takes over",
+			 placement_name(t), t->tmp.name);
+}
+
 void place_drop(struct placement *t, bool keep)
 {
-	struct place *p = t->entry.place;
 	const char *name = t->method == BY_RENAME ? t->tmp.name : t->entry.name;
 	bool ours = t->fd >= 0 && (t->method == BY_RENAME || (t->method == IN_PLACE && t->created));
 
-	if (ours && keep && t->method == BY_RENAME && !t->tmp.random && !t->tmp.nameless) {
-		if (place_set_flag_once(p, &p->warned_partial))
-			log_warn("%s: the incomplete file is kept as temporary %s, which the next "
-				 "run takes over",
-				 placement_name(t), name);
-	} else if (ours && !t->tmp.nameless) {
+	if (ours && keep && t->method == BY_RENAME && !t->tmp.random && !t->tmp.nameless)
+		leave_to_next_run(t);
+	else if (ours && !t->tmp.nameless)
 		unlinkat(t->entry.dirfd, name, 0);
-	}
 	placement_free(t);
 }

@@ -116,12 +116,14 @@ static int make_locked(int dirfd, struct temporary *t)
  * be taken over. */
 static int take_over_leftover(int dirfd, bool resume, uid_t user, uid_t owner, struct temporary *t)
 {
-	int named;
+	int locked, named;
 
 	t->fd = RETRIED(openat(dirfd, t->name, OPEN_FLAGS));
 	if (t->fd < 0)
 		return errno == ENOENT ? 1 : -1;
-	if (lock_file(t->fd) != 0 || fstat(t->fd, &t->st))
+	locked = lock_file(t->fd);
+	t->beside = locked == 1;
+	if (locked != 0 || fstat(t->fd, &t->st))
 		return -1;
 	named = is_still_named(dirfd, t->name, &t->st);
 	if (named <= 0)
@@ -164,7 +166,7 @@ int temporary_open(int dirfd, bool is_private, const char *name, uid_t user, uid
 	int ret = 1;
 
 	t->fd = -1;
-	t->random = t->resumed = t->nameless = false;
+	t->random = t->resumed = t->nameless = t->beside = false;
 	own_name_hashed(hash_user_name(name, user), t->name);
 	for (int i = 0; is_private && ret == 1 && i < TRIES; i++) {
 		ret = make_locked(dirfd, t);
@@ -186,7 +188,7 @@ int temporary_resume(int dirfd, const char *name, uid_t user, struct temporary *
 	struct stat st;
 
 	t->fd = -1;
-	t->random = t->resumed = t->nameless = false;
+	t->random = t->resumed = t->nameless = t->beside = false;
 	own_name_hashed(hash_user_name(name, user), t->name);
 	if (fstatat(dirfd, t->name, &st, AT_SYMLINK_NOFOLLOW) || st.st_size == 0 ||
 	    !is_leftover(&st, user))
@@ -201,7 +203,7 @@ int temporary_resume(int dirfd, const char *name, uid_t user, struct temporary *
 
 int temporary_nameless(int dirfd, mode_t mode, struct temporary *t)
 {
-	t->random = t->resumed = false;
+	t->random = t->resumed = t->beside = false;
 	t->nameless = true;
 	t->name[0] = '\0';
 	t->fd = RETRIED(openat(dirfd, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, mode));

@@ -8,7 +8,10 @@
  * In a private directory (place_private.c), where no other user can make, rename or remove names, a
  * temporary is named by a hash of its final name and the user.  The next run takes it over if it is
  * what an interrupted run leaves: a regular file of ours, with mode exactly 0600 and one link.  If
- * something locked, or not ours, has that name, the temporary gets a random name instead.
+ * something locked, or not ours, has that name, the temporary gets a random name instead.  The
+ * locked one may be of a run that was interrupted and whose session lives on for a while.  When it
+ * ends and the file is whole by then, or else when the file becomes whole, its temporary is
+ * removed.
  *
  * Elsewhere another user could compute that name and rename a file of ours to it, of which he still
  * has a descriptor open.  So there a file has no name until it is whole, if the file system
@@ -31,6 +34,7 @@ struct temporary {
 	bool random; /* no later run takes it over */
 	bool resumed; /* an earlier run left it, and it is not empty */
 	bool nameless; /* has no name yet; name is meaningless */
+	bool beside; /* another run uses the temporary that a later run takes over */
 	struct stat st; /* of fd */
 };
 

@@ -387,6 +387,51 @@ static void locked_temporary_is_left_alone(void **state)
 	assert_no_temporaries();
 }
 
+/* Another run of the same command begins beside one that has the temporary. */
+static struct placement *begin_beside(struct place **p)
+{
+	struct place_opts o = {.target = "f"};
+	struct record_file r = record_of("f");
+	struct placement *t;
+	char name[256];
+
+	assert_int_equal(place_open(&o, p), 0);
+	assert_int_equal(place_begin(*p, NULL, &r, &t), 0);
+	assert_int_equal(temporaries(".", name), 2);
+	assert_int_equal(write(placement_fd(t), "new", 3), 3);
+	return t;
+}
+
+/* The session of a killed run may end after the next run has copied the file, or while it does. */
+static void interrupted_run_leaves_nothing_of_a_file_that_another_copied(void **state)
+{
+	enum { EXISTS = 1, ENDS_LATE = 2, ALL = 4 };
+	struct placement *killed, *next;
+	struct place *p, *q;
+	char name[256];
+
+	(void)state;
+	for (unsigned n = 0; n < ALL; n++) {
+		if (n & EXISTS)
+			make("f", "old", 0644);
+		killed = begin(&p, name);
+		assert_int_equal(write(placement_fd(killed), "half", 4), 4);
+		next = begin_beside(&q);
+		if (!(n & ENDS_LATE)) {
+			place_drop(killed, true);
+			assert_int_equal(access(name, F_OK), 0);
+		}
+		assert_int_equal(place_finish_file(next, 3), 0);
+		if (n & ENDS_LATE)
+			place_drop(killed, true);
+		place_close(p);
+		place_close(q);
+		assert_text("f", "new");
+		assert_no_temporaries();
+		assert_int_equal(unlink("f"), 0);
+	}
+}
+
 /* An object has the name of the temporary: it is neither used nor removed. */
 static void assert_avoids(const char *name)
 {
@@ -886,6 +931,7 @@ int main(void)
 		place_test(old_file_stays_until_the_rename),
 		place_test(kept_temporary_is_reused),
 		place_test(locked_temporary_is_left_alone),
+		place_test(interrupted_run_leaves_nothing_of_a_file_that_another_copied),
 		place_test(planted_temporaries_are_not_used),
 		place_test(temporary_accessible_to_others_is_recreated),
 		place_test(no_temporary_is_reused_in_a_shared_directory),
