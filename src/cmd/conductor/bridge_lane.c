@@ -15,6 +15,7 @@
 #include "cmd/conductor/daemon_call.h"
 #include "cmd/conductor/pump.h"
 #include "cmd/process/process.h"
+#include "session/channel/openssl.h"
 
 enum {
 	PAUSE_FIRST_MS = 20, /* before an attempt is repeated; then twice as long */
@@ -28,6 +29,7 @@ struct link {
 	int in, out;
 	uint32_t epoch; /* of the next attempt */
 	bool used; /* it had a wire */
+	bool warned; /* that this process could not relay */
 	uint64_t give_up_ms; /* clock_ms */
 	int fds[2]; /* to the source, and to the sink; -1: none */
 };
@@ -201,15 +203,38 @@ static void relay_bytes(struct link *l)
 	const struct pump_side source = {.in = l->fds[0], .out = l->fds[0]};
 	const struct pump_side sink = {.in = l->fds[1], .out = l->fds[1]};
 
-	/* It closes both. The ends see themselves why a connection broke. */
-	(void)!pump_run(&source, &sink, l->in);
+	/* It closes both. The ends see themselves that a connection broke, but not why this process
+	 * broke one. */
+	if (pump_run(&source, &sink, l->in) && !is_broken_connection(errno) && !l->warned) {
+		log_warn("lane %u between %s and %s: relay its bytes: %m", l->lane->index,
+			 l->lane->way->names[0], l->lane->way->names[1]);
+		l->warned = true;
+	}
 	l->fds[0] = l->fds[1] = -1;
+}
+
+/* Carries the wires of the lane, one after the other, until a result. */
+static enum link_result carry_lane(struct link *l)
+{
+	enum link_result rc;
+
+	if (openssl_start())
+		return LINK_FAILED;
+	while ((rc = make_link(l)) == LINK_DONE) {
+		if (!l->used && write_report(l, BRIDGE_USED, ""))
+			return LINK_DONE;
+		l->used = true;
+		relay_bytes(l);
+		/* At the end of the session both ends leave, and the conductor with them. */
+		if (pause_link(l, 0) == CONDUCTOR_GONE)
+			return CONDUCTOR_GONE;
+	}
+	return rc;
 }
 
 int bridge_lane_run(void *bridge_lane, int in, int out)
 {
 	struct link l = {.lane = bridge_lane, .in = in, .out = out, .fds = {-1, -1}};
-	enum link_result rc;
 
 	/* A terminal sends it to all processes; the conductor handles it. */
 	signal(SIGINT, SIG_IGN);
@@ -218,16 +243,7 @@ int bridge_lane_run(void *bridge_lane, int in, int out)
 	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	process_protect_secrets();
 	secret_guard(l.lane->between, sizeof *l.lane->between);
-	while ((rc = make_link(&l)) == LINK_DONE) {
-		if (!l.used && write_report(&l, BRIDGE_USED, ""))
-			break;
-		l.used = true;
-		relay_bytes(&l);
-		/* At the end of the session both ends leave, and the conductor with them. */
-		if (pause_link(&l, 0) == CONDUCTOR_GONE)
-			break;
-	}
-	if (rc != LINK_FAILED)
+	if (carry_lane(&l) != LINK_FAILED)
 		return OUT_DONE;
 	(void)write_report(&l, BRIDGE_FAILED, failed()->text);
 	return (int)failed()->code;

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -84,11 +85,12 @@ static struct fence fence_of(int version)
 /* What stays allowed below a directory. */
 struct gate {
 	const char *path; /* NULL: dir */
+	bool optional; /* no gate is needed where path is missing */
 	int dir;
 	uint64_t allowed;
 };
 
-/* Opens a gate in the fence. A directory that is not there needs none. */
+/* Opens a gate in the fence. */
 static int open_gate(int rules, const struct gate *g, uint64_t known)
 {
 	struct beneath b = {.allowed = g->allowed & known, .dir = g->dir};
@@ -97,7 +99,7 @@ static int open_gate(int rules, const struct gate *g, uint64_t known)
 	if (g->path)
 		b.dir = RETRIED(open(g->path, O_PATH | O_CLOEXEC));
 	if (b.dir < 0)
-		return g->path && errno == ENOENT ? 0 : -1;
+		return g->optional && errno == ENOENT ? 0 : -1;
 	rc = b.allowed ? (int)syscall(SYS_landlock_add_rule, rules, RULE_BENEATH, &b, 0) : 0;
 	if (g->path)
 		close_fd(b.dir);
@@ -137,8 +139,10 @@ int sandbox_enter_early(bool may_change, int dir)
 {
 	const struct gate gates[] = {
 		{.dir = dir, .allowed = allowed_in_module(may_change)},
-		{.path = "/sys", .allowed = FS_LOOK},
-		{.path = "/dev/infiniband", .allowed = FS_LOOK | FS_WRITE_FILE | FS_IOCTL_DEV},
+		{.path = "/sys", .optional = true, .allowed = FS_LOOK},
+		{.path = "/dev/infiniband",
+		 .optional = true,
+		 .allowed = FS_LOOK | FS_WRITE_FILE | FS_IOCTL_DEV},
 	};
 
 	return put_up_fence(gates, sizeof gates / sizeof *gates);
