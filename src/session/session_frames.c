@@ -170,10 +170,6 @@ void session_on_lost(void *ctx, bool clean)
 	struct failure f = *failed();
 
 	(void)clean;
-	if (f.code == OUT_PEER_LOST) {
-		fail_as(f.code, "lost the connection to %s: %s", s->o.peer, f.text);
-		f = *failed();
-	}
 	if (!is_ended(s))
 		session_latch(s, &f, "");
 	else if (s->o.on_fail)

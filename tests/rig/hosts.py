@@ -173,6 +173,9 @@ class Running:
 
     def group(self, signo):
         """Sends a signal to the program and all that it started."""
+        # Once it has been waited for, a process with its id is another one, with a group of its own.
+        if self.proc.returncode is not None and os.path.exists("/proc/%d" % self.proc.pid):
+            return
         try:
             os.killpg(self.proc.pid, signo)
         except ProcessLookupError:

@@ -156,6 +156,16 @@ static void outbox_written(struct control *c, size_t len)
 	pthread_mutex_unlock(&c->lock);
 }
 
+/* This thread's failure is that of the channel. Returns -1. */
+static int fail_channel(struct control *c)
+{
+	struct failure f = *failed();
+
+	return f.code == OUT_PEER_LOST
+		       ? fail_as(f.code, "lost the connection to %s: %s", c->peer, f.text)
+		       : -1;
+}
+
 /* Makes this thread's failure the one that senders get from now on, unless they have one. */
 static void fail_senders(struct control *c)
 {
@@ -185,6 +195,7 @@ static bool write_outbox(struct control *c)
 		/* The peer may have sent ERROR, with the reason, before it closed. */
 		c->write_failed = true;
 		c->drain_until = clock_ms() + LAST_FRAMES_MS;
+		fail_channel(c);
 		fail_senders(c);
 	}
 	return false;
@@ -270,10 +281,9 @@ static ssize_t read_some(struct control *c, void *to, size_t len, bool *eof)
 static int fail_ended(struct control *c, bool *clean)
 {
 	*clean = c->fr.start == c->fr.end;
-	if (*clean)
-		return fail_as(OUT_PEER_LOST, "%s closed the connection", c->peer);
-	return fail_as(OUT_PEER_LOST, "%s closed the connection in the middle of a message",
-		       c->peer);
+	fail_as(OUT_PEER_LOST, "%s closed the connection%s", c->peer,
+		*clean ? "" : " in the middle of a message");
+	return fail_channel(c);
 }
 
 static void reset_silence(struct control *c)
@@ -293,7 +303,7 @@ static int read_frames(struct control *c, bool *more, bool *clean)
 		ssize_t n = read_some(c, to, room, &eof);
 
 		if (n < 0)
-			return -1;
+			return fail_channel(c);
 		if (eof)
 			return fail_ended(c, clean);
 		if (n == 0) {
