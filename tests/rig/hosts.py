@@ -111,6 +111,8 @@ class Running:
             stdout=subprocess.PIPE if stdout is None else stdout, stderr=subprocess.PIPE,
             env=environment(env, home), cwd=cwd, start_new_session=True, preexec_fn=preexec)
         self.out, self.err = bytearray(), bytearray()
+        # the programs of the same test
+        self.others = ()
         self._threads = []
         self._gather(self.proc.stderr, self.err)
         if stdout is None:
@@ -148,9 +150,11 @@ class Running:
             code = self.proc.wait(timeout * SLOW)
         except subprocess.TimeoutExpired:
             where = self.whereabouts()
+            beside = "".join("\n%s (exit %s): %s" % (r.argv, r.proc.poll(), r.errors())
+                             for r in self.others if r is not self)
             self.kill()
-            raise AssertionError("%s does not end within %s s: %s\n%s" % (
-                self.argv, timeout * SLOW, self.errors(), where))
+            raise AssertionError("%s does not end within %s s: %s\n%s%s" % (
+                self.argv, timeout * SLOW, self.errors(), where, beside))
         for t in self._threads:
             t.join(5)
         return code
@@ -202,6 +206,7 @@ class Bench:
 
     def start(self, argv, **how):
         r = Running(argv, **how)
+        r.others = self.started
         self.started.append(r)
         return r
 

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests stand on: files that stay theirs, and failures that say why."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import run_files
+from hosts import ROOT, as_nobody, open_up
+
+pytestmark = pytest.mark.needs("tcp", why="it needs no adapter; one run is enough")
+
+
+def run_pytest(directory, code, *options, **env):
+    """Another run of pytest, of one test."""
+    directory.mkdir(exist_ok=True)
+    (directory / "test_it.py").write_text("def test_it(tmp_path):\n    " + code + "\n")
+    own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_") or k == "PYTEST_DEBUG_TEMPROOT"}
+    r = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "test_it.py"],
+                       cwd=directory, env=dict(own, **env), capture_output=True, text=True, check=False)
+    assert r.returncode in (0, 1), r.stdout + r.stderr
+    return r.returncode
+
+
+@pytest.mark.needs("root", why="only root can run programs as two users")
+def test_other_users_keep_their_way_to_files_while_another_pytest_begins(bench, tmp_path):
+    open_up(tmp_path)
+    (tmp_path / "in").write_bytes(b"here")
+    assert run_pytest(tmp_path / "another", "pass") == 0
+    r = bench.run([*as_nobody(), "cat", tmp_path / "in"])
+    assert (r.code, r.out) == (0, b"here"), r.errors()
+
+
+def test_files_of_runs_stay_while_they_last_and_of_the_latest_that_failed(tmp_path):
+    top = tmp_path / "top"
+    old = [top / (run_files.PREFIX + n) for n in "012345"]
+    for age, directory in enumerate(old):
+        (directory / "tests").mkdir(parents=True)
+        os.utime(directory, (age, age))
+    lasts = run_files.Directory(old[0])
+    lasts.failed = True
+
+    def run(code):
+        run_pytest(tmp_path / "another", code, "-p", "run_files", PYTHONPATH=str(ROOT / "tests" / "rig"),
+                   TMPDIR=str(top))
+        return sorted(set(top.iterdir()) - {old[0], *old[3:]})
+    assert not run("pass")
+    assert [(p / "tests/test_it0/it").read_text() for p in run("(tmp_path / 'it').write_text('seen'); assert 0")] == ["seen"]
+    lasts.close()
+    assert all(p.exists() for p in (old[0], *old[3:]))
+
+
+def test_what_does_not_end_is_reported_with_what_the_others_said(bench):
+    assert bench.run(["sh", "-c", "echo because >&2; exit 11"]).code == 11
+    with pytest.raises(AssertionError, match=r"(?s)'sleep'.*does not end within.*\(exit 11\): because"):
+        bench.start(["sleep", "1000"]).wait(.1)
