@@ -9,10 +9,10 @@ import time
 import pytest
 
 from daemons import private_memory
-from hosts import COUNT, DEMAND, RDMA, leftovers, pattern, wait_until
+from hosts import COUNT, DEMAND, leftovers, pattern, wait_until
 from processes import descendants, group_lives
 
-SECONDS = (10 if RDMA else 30) if COUNT == 1 else 300
+SECONDS = 10 if COUNT == 1 else 300
 AT_ONCE = 6
 TARGETS = 12
 pytestmark = [

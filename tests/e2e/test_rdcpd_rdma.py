@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """rdcpd moves data over RDMA lanes, as an end that was started over ssh does."""
 
+import contextlib
 import json
 import os
 import re

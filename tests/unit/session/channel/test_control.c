@@ -782,7 +782,8 @@ static void eof_between_frames_is_clean(void **state)
 	assert_int_equal(s->frames, 1);
 	assert_true(s->clean);
 	assert_int_equal(s->why.code, OUT_PEER_LOST);
-	assert_string_equal(s->why.text, "lost the connection to storage2: storage2 closed the connection");
+	assert_string_equal(s->why.text,
+			    "lost the connection to storage2: storage2 closed the connection");
 	assert_int_equal(control_send(s->control, MSG_GO, NULL, 0), -1);
 	assert_int_equal(failed()->code, OUT_PEER_LOST);
 	assert_string_equal(failed()->text, s->why.text);
