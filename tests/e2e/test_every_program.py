@@ -181,7 +181,8 @@ def test_live_progress_needs_a_terminal(bench, tmp_path):
 
 def test_sigusr1_prints_one_line(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
-    r = bench.start([program("rdcp"), "--transport=tcp", "--bwlimit=200k", tmp_path / "in",
+    # A rate needs several blocks.
+    r = bench.start([program("rdcp"), "--transport=tcp", "--bwlimit=200k", "--block-size=16k", tmp_path / "in",
                      tmp_path / "out"], host=NEAR)
     wait_until(lambda: any(p.name.startswith(".sluice.") for p in tmp_path.iterdir()))
     time.sleep(2)

@@ -194,8 +194,9 @@ static void accept_at_door(struct porter *p)
 		if (n < 0 && errno == EAGAIN)
 			return;
 		if (n <= 0) {
-			log_warn("no more lanes are accepted: %s",
-				 n < 0 ? strerror(errno) : "rdcpd is gone");
+			fail_as(OUT_SOCKET, "no more lanes are accepted: %s",
+				n < 0 ? strerror(errno) : "rdcpd is gone");
+			p->door_lost = *failed();
 			p->door = -1;
 		} else if (fd >= 0) {
 			(void)getpeername(fd, &from.sa, &len);

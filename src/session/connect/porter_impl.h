@@ -27,6 +27,7 @@ struct porter {
 	int tcp[LISTENERS_MAX];
 	unsigned wanted_count, tcp_count, tcp_port;
 	int door; /* -1: none */
+	struct failure door_lost; /* why it can no longer be used; OUT_DONE: it can */
 	struct verbs_listener *rdma[OFFER_MAX];
 	union address rdma_at[OFFER_MAX]; /* where these listen */
 	unsigned rdma_count, rdma_port;

@@ -326,6 +326,15 @@ static int poll_callers(const struct porter *p, struct pollfd *set, unsigned n)
 	return 0;
 }
 
+/* Fails if nobody can come any more: RDMA has listeners of its own. A stranger may be the last
+ * caller. */
+static int check_door(struct porter *p)
+{
+	if (p->door_lost.code == OUT_DONE || p->rdma_count > 0 || p->strangers.count > 0)
+		return 0;
+	return fail_again(&p->door_lost);
+}
+
 static void *porter_run(void *arg)
 {
 	struct pollfd set[OFFER_MAX + 1 + LISTENERS_MAX + STRANGERS_MAX];
@@ -334,7 +343,7 @@ static void *porter_run(void *arg)
 	for (;;) {
 		unsigned n = fill_poll_set(p, set), stop = p->rdma_count;
 
-		if (poll_callers(p, set, n)) {
+		if (check_door(p) || poll_callers(p, set, n)) {
 			break_porter(p);
 			return NULL;
 		}
