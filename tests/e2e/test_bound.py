@@ -229,7 +229,7 @@ def test_slow_wire_is_named(bench):
 
 @pytest.mark.needs("siw", why="the guest has netem, and rxe has one host")
 @pytest.mark.parametrize("transport", ["--transport=rdma", "--transport=tcp"])
-@pytest.mark.lab("siw", cases="*rdma")
+@pytest.mark.lab("siw", cases="*rdma", long=True)
 def test_small_window_and_slow_wire_are_told_apart(bench, transport):
     wire = Wire()
     try:

@@ -143,7 +143,7 @@ def test_stopped_consumer_is_not_a_failure(bench, tmp_path):
 
 @pytest.mark.parametrize("victim", ["source", "sink"])
 @pytest.mark.lab("rxe", cases="*source", long=True)
-@pytest.mark.lab("siw", cases="*sink")
+@pytest.mark.lab("siw", cases="*sink", long=True)
 @pytest.mark.lanes
 def test_short_stop_is_survived(bench, tmp_path, victim):
     data = pattern(40 * BLOCK)
@@ -161,8 +161,7 @@ def test_short_stop_is_survived(bench, tmp_path, victim):
     assert (tmp_path / "out").read_bytes() == data
 
 
-@pytest.mark.lab("rxe", long=True)
-@pytest.mark.lab("siw")
+@pytest.mark.lab(long=True)
 def test_silent_peer_exits_30(bench, tmp_path):
     source, sink = endless(bench, tmp_path)
     # The default of --timeout is 15 s; a stopped process is as silent as a dead host.

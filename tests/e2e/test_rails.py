@@ -120,6 +120,7 @@ def ended(sink, source, tmp_path):
 
 
 @two_hosts
+@pytest.mark.lab("siw", long=True)
 def test_lanes_are_spread_over_both_wires(bench, wires, tmp_path):
     size = 64 * BLOCK
     before = [wires.sent(w) for w in range(WIRES)]
