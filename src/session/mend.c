@@ -232,7 +232,7 @@ static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 	terms_demand_seal(e, t);
 	if (t == TRANSPORT_RDMA)
 		rc = verbs_take(e->lane, c->epoch, &s->key, c->verbs, &e->prepared,
-				clock_ms() + TAKE_MS, &w);
+				clock_ms() + (uint64_t)route_take_ms(s), &w);
 	else
 		rc = tcp_take(e->lane, c->epoch, &s->key, c->fd, &c->terms, &w);
 	if (rc)

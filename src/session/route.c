@@ -419,12 +419,28 @@ static enum attempt_result try_tcp(struct lane_end *e, uint64_t deadline)
 	return rc;
 }
 
+/* How long a stage may take. With a conductor, half of the time is kept for the next one. */
+static int stage_ms(const struct session *s)
+{
+	return s->o.connect_timeout_ms / (s->o.has_conductor ? 2 : 1);
+}
+
+int route_take_ms(struct session *s)
+{
+	int rdma_ms = stage_ms(s) / 2;
+	bool chosen;
+
+	pthread_mutex_lock(&s->lock);
+	chosen = s->route.chosen;
+	pthread_mutex_unlock(&s->lock);
+	return chosen || s->terms.want == TRANSPORT_RDMA || rdma_ms > TAKE_MS ? TAKE_MS : rdma_ms;
+}
+
 static enum attempt_result find_offered(struct lane_end *e, enum connect_stage stage)
 {
 	struct session *s = e->s;
 	bool demanded = s->terms.want == TRANSPORT_RDMA;
-	/* With a conductor, half of the time is kept for the next stage. */
-	int ms = s->o.connect_timeout_ms / (s->o.has_conductor ? 2 : 1);
+	int ms = stage_ms(s);
 	/* But not while this end waits for OFFER: in the next stage a late OFFER would be a
 	 * protocol error. */
 	uint64_t offer_deadline = clock_ms() + (uint64_t)s->o.connect_timeout_ms;
@@ -459,6 +475,9 @@ static enum attempt_result find_offered(struct lane_end *e, enum connect_stage s
 		fail_as(code, "%s", why);
 		return ATTEMPT_FAILED;
 	}
+	/* RDMA may have taken longer: a kernel that reports no route gets more time. */
+	if (deadline < clock_ms() + (uint64_t)ms / 2)
+		deadline = clock_ms() + (uint64_t)ms / 2;
 	rc = try_tcp(e, deadline);
 	if (rc == ATTEMPT_DONE)
 		rc = choose_transport(s, TRANSPORT_TCP, why);

@@ -26,7 +26,7 @@ enum {
 	/* A peer may shorten the timeout, but not to less than this. */
 	TIMEOUT_LEAST_MS = 1000,
 	RDMA_TRY_MS = 2000, /* for one attempt at one place */
-	TAKE_MS = 5000, /* time for a caller to finish its hello */
+	TAKE_MS = 5000, /* time for a caller to finish its hello, at most */
 	SHORTAGES_MAX = 5, /* less than the number of connections that may break in a row */
 	DIAL_PAUSE_MS = 200,
 	/* An accepting end waits this much longer, because the connecting end knows why it
@@ -294,6 +294,9 @@ int route_knock(struct session *s);
 uint64_t route_promotion_ms(struct session *s);
 /* How much of the time that is left such a lane may spend on RDMA. The rest is for TCP. */
 int route_promotion_share(int left_ms);
+/* How long an RDMA caller may take to finish its hello. While the route is being found, no longer
+ * than it tries RDMA: its TCP connection comes next, and no further stage may follow (rdcpd). */
+int route_take_ms(struct session *s);
 /* Whether RDMA is known to work only since a knock: the lanes begin with TCP, and are promoted. */
 bool route_knocked(struct session *s);
 

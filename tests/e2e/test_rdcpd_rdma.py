@@ -202,6 +202,18 @@ def test_a_port_that_is_blocked(bench, tmp_path):
     assert r.code == 0 and "over tcp" in r.errors() and "not RDMA" in r.errors(), r.errors()
 
 
+@pytest.mark.parametrize("fault", [
+    "silent:n=1",                                               # the daemon has a caller, from whom no hello comes
+    "event:ROUTE_RESOLVED,n=0,as=14,status=0",                  # a hint, after which nothing comes
+])
+def test_a_path_that_falls_silent_leaves_time_for_tcp(bench, daemon, tmp_path, fault):
+    """There is no further stage in which to connect, as there is without rdcpd."""
+    (tmp_path / "in").write_bytes(pattern(SIZE))
+    r = bench.run(daemon.argv("-v", "--connect-timeout=6", "in", daemon.url("rw/")), cwd=tmp_path, env={"SIMVERBS_FAULT": fault})
+    assert r.code == 0 and "not RDMA" in r.errors(), r.errors()
+    assert (tmp_path / "rw" / "in").read_bytes() == pattern(SIZE)
+
+
 def test_a_rdcpd_for_one_transport(bench, tmp_path):
     daemon = Daemon(bench, tmp_path, "--transport=tcp")
     in_both_directions(daemon, tmp_path, over="tcp")
