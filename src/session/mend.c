@@ -407,7 +407,7 @@ static enum attempt_result continue_over_tcp(struct lane_end *e, const char *no_
 static enum attempt_result redial_promoted(struct lane_end *e, uint64_t deadline)
 {
 	uint64_t stopped = lane_stopped_ms(e->lane);
-	uint64_t until = clock_ms() + (uint64_t)route_promotion_share(clock_left(deadline));
+	uint64_t until = clock_ms() + (uint64_t)promote_share(clock_left(deadline));
 	enum attempt_result rc = try_rails(e, route_promotion_ms(e->s), until);
 
 	if (rc != ATTEMPT_FAILED)
@@ -477,7 +477,7 @@ static enum attempt_result redial_lane(struct lane_end *e, bool first, int timeo
 	}
 	if (more < 0 || rc != ATTEMPT_FAILED)
 		return more < 0 ? ATTEMPT_FATAL : rc;
-	route_failure_text(e, &why, text);
+	mend_failure_text(e, &why, text);
 	if (first)
 		fail_as(OUT_CONNECT, "lane %u could not be connected within %g s: %s", e->index,
 			timeout_ms / 1000.0, text);

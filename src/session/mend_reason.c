@@ -88,3 +88,17 @@ void mend_copy_cause(struct lane_end *e, uint32_t epoch, const char *why,
 	snprintf(to, FAIL_TEXT_MAX, "%s", why);
 	pthread_mutex_unlock(&e->s->lock);
 }
+
+const char *mend_failure_text(struct lane_end *e, const struct failure *f,
+			      char to[static FAIL_TEXT_MAX])
+{
+	struct session *s = e->s;
+	const struct route *r = &s->route;
+
+	snprintf(to, FAIL_TEXT_MAX, "%s", f->text);
+	pthread_mutex_lock(&s->lock);
+	if (r->stage == STAGE_DETOUR && r->detours != e->detours_before && r->detour_why[0])
+		snprintf(to, FAIL_TEXT_MAX, "%s", r->detour_why);
+	pthread_mutex_unlock(&s->lock);
+	return to;
+}

@@ -278,6 +278,13 @@ static uint64_t return_time(struct lane_end *e, int ms)
 	return now + clock_doubled(pause, e->relapses - 1, PAUSE_MOST_MS);
 }
 
+int promote_share(int left_ms)
+{
+	int share = left_ms / 2;
+
+	return left_ms - (share < TAKE_MS ? share : TAKE_MS);
+}
+
 void promote_report_again(struct lane_end *e)
 {
 	struct session *s = e->s;

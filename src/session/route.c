@@ -317,20 +317,13 @@ static enum attempt_result try_rdma(struct lane_end *e, const struct msg_offer *
 	return ATTEMPT_FAILED;
 }
 
-int route_promotion_share(int left_ms)
-{
-	int share = left_ms / 2;
-
-	return left_ms - (share < TAKE_MS ? share : TAKE_MS);
-}
-
 /* Knocks at a way or rail. Software adapters of the kernel lose no messages, and get no further
  * attempts; a mute rail would answer and still let no block through. A knock that takes longer than
  * a lane's attempt may take would be of no use. */
 static bool knock_at(struct session *s, const struct rail *r)
 {
 	const union address *from = r->from.sa.sa_family == AF_UNSPEC ? NULL : &r->from;
-	int ms = route_promotion_share(s->terms.timeout_ms);
+	int ms = promote_share(s->terms.timeout_ms);
 	uint64_t began = clock_ms();
 
 	if (r->software || r->mute)
@@ -514,20 +507,6 @@ static void format_stuck_reason(struct session *s, char to[static TEXT_MAX])
 	fail_again(&before);
 }
 
-const char *route_failure_text(struct lane_end *e, const struct failure *f,
-			       char to[static FAIL_TEXT_MAX])
-{
-	struct session *s = e->s;
-	const struct route *r = &s->route;
-
-	snprintf(to, FAIL_TEXT_MAX, "%s", f->text);
-	pthread_mutex_lock(&s->lock);
-	if (r->stage == STAGE_DETOUR && r->detours != e->detours_before && r->detour_why[0])
-		snprintf(to, FAIL_TEXT_MAX, "%s", r->detour_why);
-	pthread_mutex_unlock(&s->lock);
-	return to;
-}
-
 static enum attempt_result try_detour(struct lane_end *e, uint64_t deadline)
 {
 	struct failure why = {.code = OUT_DONE};
@@ -572,7 +551,7 @@ static enum attempt_result find_detour(struct lane_end *e)
 	rc = try_detour(e, deadline);
 	if (rc != ATTEMPT_FAILED)
 		return rc == ATTEMPT_DONE ? choose_transport(s, TRANSPORT_SSH, why) : rc;
-	route_failure_text(e, failed(), why);
+	mend_failure_text(e, failed(), why);
 	fail_as(OUT_CONNECT, "no connection to %s over ssh: %s", s->o.peer, why);
 	return ATTEMPT_FATAL;
 }

@@ -255,8 +255,8 @@ static inline uint64_t mend_move_deadline(const struct lane_end *e, uint64_t dea
 }
 /* The text of f, or the conductor's better reason why a lane over ssh was not carried, if the
  * conductor sent one since this lane began to look for a wire. */
-const char *route_failure_text(struct lane_end *e, const struct failure *f,
-			       char to[static FAIL_TEXT_MAX]);
+const char *mend_failure_text(struct lane_end *e, const struct failure *f,
+			      char to[static FAIL_TEXT_MAX]);
 /* Waits for a nudge: returns 0; -1 if the lane was aborted or the deadline (0: none) has passed. */
 int lane_end_wait(struct lane_end *e, uint64_t deadline_ms);
 
@@ -292,14 +292,14 @@ int mend_next_rail(struct lane_end *e, unsigned tries, struct rail *out);
 int route_knock(struct session *s);
 /* How long an attempt of a lane that is promoted may take: twice as long as the knock. */
 uint64_t route_promotion_ms(struct session *s);
-/* How much of the time that is left such a lane may spend on RDMA. The rest is for TCP. */
-int route_promotion_share(int left_ms);
 /* How long an RDMA caller may take to finish its hello. While the route is being found, no longer
  * than it tries RDMA: its TCP connection comes next, and no further stage may follow (rdcpd). */
 int route_take_ms(struct session *s);
 /* Whether RDMA is known to work only since a knock: the lanes begin with TCP, and are promoted. */
 bool route_knocked(struct session *s);
 
+/* How much of the time that is left such a lane may spend on RDMA. The rest is for TCP. */
+int promote_share(int left_ms);
 /* Connecting end: the lane uses TCP, and may return to RDMA after ms, or later if it did not use
  * RDMA for long after it had returned before; or RETURN_NEVER. In the lane's thread. */
 void promote_later(struct lane_end *e, int ms);
