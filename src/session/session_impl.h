@@ -298,7 +298,7 @@ int route_take_ms(struct session *s);
 /* Whether RDMA is known to work only since a knock: the lanes begin with TCP, and are promoted. */
 bool route_knocked(struct session *s);
 
-/* How much of the time that is left such a lane may spend on RDMA. The rest is for TCP. */
+/* How much of the time left a lane that is promoted may spend on RDMA. The rest is for TCP. */
 int promote_share(int left_ms);
 /* Connecting end: the lane uses TCP, and may return to RDMA after ms, or later if it did not use
  * RDMA for long after it had returned before; or RETURN_NEVER. In the lane's thread. */

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from faulty import FAILING
-from hosts import RSH, SLOW, as_nobody, wait_until
+from hosts import RSH, SLOW, as_nobody, program, wait_until
 from processes import children, parent
 
 pytestmark = pytest.mark.needs("tcp", why="it looks for ports on a loopback that both hosts share")
@@ -171,6 +171,12 @@ def between_without_descriptors(bench, tmp_path, keeper, **how):
 	if [ -e {0}/keeper ]; then {2}; else touch {0}/keeper; {1}; fi ;;
 esac""".format(tmp_path, *(turns if keeper else turns[::-1]))
     return bench.copy("--lanes=2", *copied("between", tmp_path), transport="--transport=ssh", rsh=rsh(tmp_path, listens))
+
+
+def test_spare_that_comes_after_its_keeper_has_ended_is_silent(bench):
+    """As at the end of a session. The conductor knows."""
+    spare = subprocess.run([program("rdcp"), "--lane-listen"], input=bytes(range(1, 17)), capture_output=True, timeout=60, check=False)
+    assert (spare.returncode, spare.stderr) == (44, b"")
 
 
 @pytest.mark.skipif(not FAILING.exists(), reason="a build without faults")

@@ -235,7 +235,8 @@ static int accept_own_connection(int listener, int *fd)
 	return 0;
 }
 
-/* Returns the keeper's listening socket, or -1 with a failure. */
+/* Returns the keeper's listening socket, or -1 with a failure: OUT_PEER_LOST if the keeper has
+ * ended, which the conductor knows, as at the end of a session. */
 static int receive_listener(const unsigned char token[static TOKEN_SIZE])
 {
 	struct sockaddr_un un;
@@ -243,7 +244,8 @@ static int receive_listener(const unsigned char token[static TOKEN_SIZE])
 	int unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = -1;
 
 	if (unix_fd < 0 || connect(unix_fd, (struct sockaddr *)&un, len) < 0)
-		fail_as(OUT_SOCKET, "connect to the process that holds the port: %m");
+		fail_as(errno == ECONNREFUSED ? OUT_PEER_LOST : OUT_SOCKET,
+			"connect to the process that holds the port: %m");
 	else if (check_own_process(unix_fd) == 0 && (fd = receive_fd(unix_fd)) < 0)
 		fail_as(OUT_SOCKET, "receive the port from the process that holds it: %m");
 	close_fd(unix_fd);
