@@ -256,6 +256,38 @@ def test_damaged_temporary_is_corrected(bench, ground, damage):
         assert 0 < sent(r) < BIG * 0.8, summary(r)
 
 
+def slow_copy(bench, ground):
+    """Of a file, of which half is in a temporary."""
+    make(ground, {"from": {"big": pattern(BIG)}, "to": {"big": b"old"}})
+    run = bench.copy(HALF_WAY, "big", "far:%s" % (ground / "to"), cwd=ground / "from", wait=False)
+    await_bytes(ground / "to", BIG // 2)
+    return run
+
+
+@pytest.mark.parametrize("how", ["", "--inplace"])
+def test_temporary_of_a_file_that_another_run_has_completed_is_removed(bench, ground, how):
+    run = slow_copy(bench, ground)
+    r = bench.copy(*how.split(), "big", "far:%s" % (ground / "to"), cwd=ground / "from")
+    assert r.code == 0, r.errors()
+    run.signal(signal.SIGTERM)
+    run.wait()
+    assert "is kept" not in run.errors(), run.errors()
+    assert (ground / "to" / "big").read_bytes() == pattern(BIG)
+    assert leftovers(ground / "to") == []
+
+
+def test_temporary_is_kept_though_somebody_else_replaces_the_target(bench, ground):
+    run = slow_copy(bench, ground)
+    (ground / "other").write_bytes(b"of an editor")
+    os.rename(ground / "other", ground / "to" / "big")
+    run.signal(signal.SIGTERM)
+    run.wait()
+    assert "is kept as temporary" in run.errors(), run.errors()
+    assert (ground / "to" / "big").read_bytes() == b"of an editor"
+    assert len(leftovers(ground / "to")) == 1
+    assert 0 < sent(finish(bench, ground)) < BIG * 0.75
+
+
 def test_source_changed_before_the_rerun_is_copied(bench, ground):
     """Only the differing cells are sent; shorter and longer files come out right."""
     for change in ("bytes", "shorter", "longer"):

@@ -187,27 +187,35 @@ int place_finish_file(struct placement *t, uint64_t size)
 	return ret;
 }
 
-/* Has another run given its file the name since this one began? */
+/* Has another run completed the same file since this one began?  Any other file there, as of an
+ * editor, does not replace what this run has stored. */
 static bool is_superseded(const struct placement *t)
 {
 	const struct place_entry *s = &t->entry;
 	struct stat now;
 
-	if (fstatat(s->dirfd, s->name, &now, AT_SYMLINK_NOFOLLOW) || !S_ISREG(now.st_mode))
+	if (fstatat(s->dirfd, s->name, &now, AT_SYMLINK_NOFOLLOW) || !S_ISREG(now.st_mode) ||
+	    (uint64_t)now.st_size != t->file.size)
 		return false;
-	return !t->exists || now.st_ino != t->old.st_ino || now.st_dev != t->old.st_dev;
+	if (s->place->rules->times && !metadata_same_mtime(&t->file.a, &now))
+		return false;
+	return !t->exists || now.st_ino != t->old.st_ino || now.st_dev != t->old.st_dev ||
+	       now.st_ctim.tv_sec != t->old.st_ctim.tv_sec ||
+	       now.st_ctim.tv_nsec != t->old.st_ctim.tv_nsec;
 }
 
 /* The lock ends first: a run that gives its file the name after that removes the temporary. */
 static void leave_to_next_run(struct placement *t)
 {
 	const struct place_entry *s = &t->entry;
+	struct stat left;
 
 	close_fd(t->fd);
 	t->fd = -1;
 	if (is_superseded(t))
 		temporary_forget(s->dirfd, s->name, s->place->uid);
-	else if (place_set_flag_once(s->place, &s->place->warned_partial))
+	if (fstatat(s->dirfd, t->tmp.name, &left, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    place_set_flag_once(s->place, &s->place->warned_partial))
 		log_warn("%s: the incomplete file is kept as temporary %s, which the next run "
 			 "takes over",
 			 placement_name(t), t->tmp.name);

@@ -10,8 +10,8 @@
  * what an interrupted run leaves: a regular file of ours, with mode exactly 0600 and one link.  If
  * something locked, or not ours, has that name, the temporary gets a random name instead.  The
  * locked one may be of a run that was interrupted and whose session lives on for a while.  When it
- * ends and the file is whole by then, or else when the file becomes whole, its temporary is
- * removed.
+ * ends and another run has completed the same file by then, or else when a run that saw it locked
+ * completes its file, its temporary is removed.
  *
  * Elsewhere another user could compute that name and rename a file of ours to it, of which he still
  * has a descriptor open.  So there a file has no name until it is whole, if the file system
