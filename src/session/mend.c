@@ -214,7 +214,7 @@ static enum attempt_result caller_failed(struct lane_end *e, uint32_t epoch, enu
 }
 
 /* Makes the caller's connection a wire of the lane. */
-static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
+static enum attempt_result take_caller(struct lane_end *e, bool first, struct caller *c)
 {
 	struct session *s = e->s;
 	enum transport t = c->verbs ? TRANSPORT_RDMA : TRANSPORT_TCP;
@@ -232,7 +232,7 @@ static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 	terms_demand_seal(e, t);
 	if (t == TRANSPORT_RDMA)
 		rc = verbs_take(e->lane, c->epoch, &s->key, c->verbs, &e->prepared,
-				clock_ms() + (uint64_t)route_take_ms(s), &w);
+				clock_ms() + (uint64_t)route_take_ms(e, first), &w);
 	else
 		rc = tcp_take(e->lane, c->epoch, &s->key, c->fd, &c->terms, &w);
 	if (rc)
@@ -241,7 +241,7 @@ static enum attempt_result take_caller(struct lane_end *e, struct caller *c)
 }
 
 /* Waits until the other end connects. ATTEMPT_FAILED: the caller checks the session's state. */
-static enum attempt_result accept_lane(struct lane_end *e, uint64_t deadline_ms)
+static enum attempt_result accept_lane(struct lane_end *e, bool first, uint64_t deadline_ms)
 {
 	uint64_t stopped = lane_stopped_ms(e->lane);
 	struct caller c;
@@ -259,7 +259,7 @@ static enum attempt_result accept_lane(struct lane_end *e, uint64_t deadline_ms)
 	rc = porter_wait(e->s->porter, e->index, epoch, e->wake, deadline_ms, &c);
 	atomic_store(&e->awaits_peer, false);
 	if (rc == 0)
-		return take_caller(e, &c);
+		return take_caller(e, first, &c);
 	/* Consume the nudge, or the next wait would return at once. */
 	if (rc > 0 && lane_end_wait(e, clock_ms()) < 0 && lane_aborted(e->lane))
 		return ATTEMPT_FATAL;
@@ -524,7 +524,7 @@ static enum attempt_result connect_lane(struct lane_end *e, bool first)
 		if (!route_dials(s, stage)) {
 			uint64_t stopped = lane_stopped_ms(e->lane);
 
-			rc = accept_lane(e, deadline);
+			rc = accept_lane(e, first, deadline);
 			deadline = mend_move_deadline(e, deadline, stopped);
 			if (rc == ATTEMPT_FATAL)
 				mend_fail_no_caller(e, first, timeout_ms);

@@ -418,22 +418,19 @@ static int stage_ms(const struct session *s)
 	return s->o.connect_timeout_ms / (s->o.has_conductor ? 2 : 1);
 }
 
-int route_take_ms(struct session *s)
+int route_take_ms(const struct lane_end *e, bool first)
 {
-	int rdma_ms = stage_ms(s) / 2;
-	bool chosen;
+	const struct session *s = e->s;
+	int ms = !first ? s->terms.timeout_ms : e->index ? s->o.connect_timeout_ms : stage_ms(s);
 
-	pthread_mutex_lock(&s->lock);
-	chosen = s->route.chosen;
-	pthread_mutex_unlock(&s->lock);
-	return chosen || s->terms.want == TRANSPORT_RDMA || rdma_ms > TAKE_MS ? TAKE_MS : rdma_ms;
+	return s->terms.want == TRANSPORT_RDMA || ms / 2 > TAKE_MS ? TAKE_MS : ms / 2;
 }
 
 static enum attempt_result find_offered(struct lane_end *e, enum connect_stage stage)
 {
 	struct session *s = e->s;
 	bool demanded = s->terms.want == TRANSPORT_RDMA;
-	int ms = stage_ms(s);
+	int ms = stage_ms(s), tcp_ms;
 	/* But not while this end waits for OFFER: in the next stage a late OFFER would be a
 	 * protocol error. */
 	uint64_t offer_deadline = clock_ms() + (uint64_t)s->o.connect_timeout_ms;
@@ -449,6 +446,7 @@ static enum attempt_result find_offered(struct lane_end *e, enum connect_stage s
 		return lane_aborted(e->lane) ? ATTEMPT_FATAL : ATTEMPT_FAILED;
 	if (s->o.has_conductor)
 		deadline = clock_ms() + (uint64_t)ms;
+	tcp_ms = clock_left(deadline) < ms / 2 ? clock_left(deadline) : ms / 2;
 	snprintf(why, sizeof why, "%s", s->terms.no_rdma);
 	if (s->terms.rdma) {
 		uint64_t stopped = lane_stopped_ms(e->lane);
@@ -469,8 +467,8 @@ static enum attempt_result find_offered(struct lane_end *e, enum connect_stage s
 		return ATTEMPT_FAILED;
 	}
 	/* RDMA may have taken longer: a kernel that reports no route gets more time. */
-	if (deadline < clock_ms() + (uint64_t)ms / 2)
-		deadline = clock_ms() + (uint64_t)ms / 2;
+	if (clock_left(deadline) < tcp_ms)
+		deadline = clock_ms() + (uint64_t)tcp_ms;
 	rc = try_tcp(e, deadline);
 	if (rc == ATTEMPT_DONE)
 		rc = choose_transport(s, TRANSPORT_TCP, why);

@@ -292,9 +292,9 @@ int mend_next_rail(struct lane_end *e, unsigned tries, struct rail *out);
 int route_knock(struct session *s);
 /* How long an attempt of a lane that is promoted may take: twice as long as the knock. */
 uint64_t route_promotion_ms(struct session *s);
-/* How long an RDMA caller may take to finish its hello. While the route is being found, no longer
- * than it tries RDMA: its TCP connection comes next, and no further stage may follow (rdcpd). */
-int route_take_ms(struct session *s);
+/* How long an RDMA caller of the lane may take to finish its hello: half of the time that the lane
+ * has to be connected (first) or reconnected, if its TCP connection may come next. */
+int route_take_ms(const struct lane_end *e, bool first);
 /* Whether RDMA is known to work only since a knock: the lanes begin with TCP, and are promoted. */
 bool route_knocked(struct session *s);
 

@@ -2,21 +2,25 @@
 """rdcpd moves data over RDMA lanes, as an end that was started over ssh does."""
 
 import contextlib
+import ctypes
 import json
 import os
 import re
 import shutil
 import signal
+import socket
+import stat
 import subprocess
 
 import pytest
 
 from daemons import HERE, Configured, Daemon
-from hosts import BIN, IWARP, RSH, as_nobody, leftovers, open_up, pattern, program, simulated, wait_until
+from hosts import BIN, COUNT, IWARP, RSH, as_nobody, leftovers, open_up, pattern, program, simulated, wait_until
 
 pytestmark = [pytest.mark.needs("sim", why="rdcpd listens on loopback, where only simulated adapters are"), pytest.mark.lanes]
 
 SIZE = 20 << 20
+PIDFD_GETFD = 438
 MODULES = """
 [rw]
 path = {tmp}/rw
@@ -214,6 +218,19 @@ def test_a_path_that_falls_silent_leaves_time_for_tcp(bench, daemon, tmp_path, f
     assert (tmp_path / "rw" / "in").read_bytes() == pattern(SIZE)
 
 
+@pytest.mark.parametrize("fault, words", [
+    ("silent:n=10", "--connect-timeout=3"),                         # each caller, also of the lanes that follow the first
+    ("lose:REQ,n=1;silent:n=1", "--connect-timeout=3 --timeout=4"),  # TCP is chosen, and its lanes cannot be promoted
+])
+def test_a_lane_whose_rdma_falls_silent_has_time_for_tcp(bench, daemon, fault, words, tmp_path):
+    (tmp_path / "in").write_bytes(pattern(SIZE))
+    for _ in range(COUNT):
+        r = bench.run(daemon.argv(*words.split(), "in", daemon.url("rw/")), cwd=tmp_path, env={"SIMVERBS_FAULT": fault})
+        assert r.code == 0, r.errors()
+        assert (tmp_path / "rw" / "in").read_bytes() == pattern(SIZE)
+        (tmp_path / "rw" / "in").unlink()
+
+
 def test_a_rdcpd_for_one_transport(bench, tmp_path):
     daemon = Daemon(bench, tmp_path, "--transport=tcp")
     in_both_directions(daemon, tmp_path, over="tcp")
@@ -305,3 +322,32 @@ def test_a_killed_session_leaves_nothing(bench, daemon, tmp_path, signo):
     r = daemon.copy("--transport=rdma", "in", daemon.url("rw/"))
     assert r.code == 0 and (tmp_path / "rw" / "in").read_bytes() == pattern(60 << 20), r.errors()
     assert leftovers(tmp_path / "rw") == []
+
+
+def shut_door(pid):
+    """Ends the socket through which its rdcpd gives the session connections."""
+    process = os.pidfd_open(pid)
+    libc = ctypes.CDLL(None, use_errno=True)
+    for number in sorted(map(int, os.listdir("/proc/%d/fd" % pid))):
+        fd = libc.syscall(PIDFD_GETFD, process, number, 0)
+        if not stat.S_ISSOCK(os.fstat(fd).st_mode):
+            os.close(fd)
+            continue
+        with socket.socket(fileno=fd) as s:
+            if (s.family, s.type) == (socket.AF_UNIX, socket.SOCK_SEQPACKET):
+                s.shutdown(socket.SHUT_RDWR)
+                break
+    else:
+        assert False, "no door"
+    os.close(process)
+
+
+def test_a_lost_door_is_reported(bench, daemon, tmp_path):
+    """The session has listeners for RDMA, and goes on until it needs another connection over TCP."""
+    (tmp_path / "in").write_bytes(pattern(SIZE))
+    run = bench.start(daemon.argv("--bwlimit=1M", "--lanes=1", "in", daemon.url("rw/")), cwd=tmp_path,
+                      env={"SIMVERBS_FAULT": "silent:n=1"})
+    wait_until(lambda: leftovers(tmp_path / "rw"))
+    shut_door(*daemon.ends())
+    wait_until(lambda: "no more lanes are accepted: rdcpd is gone" in run.errors())
+    run.kill()

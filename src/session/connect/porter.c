@@ -198,6 +198,9 @@ static void accept_at_door(struct porter *p)
 				n < 0 ? strerror(errno) : "rdcpd is gone");
 			p->door_lost = *failed();
 			p->door = -1;
+			/* The session goes on with lanes over RDMA. */
+			if (p->rdma_count > 0)
+				log_warn("%s", failed()->text);
 		} else if (fd >= 0) {
 			(void)getpeername(fd, &from.sa, &len);
 			strangers_add(&p->strangers, fd, &from);
