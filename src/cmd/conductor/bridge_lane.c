@@ -81,11 +81,13 @@ static enum link_result dial_end(struct link *l, int end)
 	return LINK_FAILED;
 }
 
-/* Whether the next attempt may have another result. */
+/* Whether the next attempt may have another result. A host or firewall on the way reports what it
+ * likes, and the kernel passes it on in place of ETIMEDOUT. */
 static bool is_broken_connection(int err)
 {
 	return err == ECONNRESET || err == EPIPE || err == ETIMEDOUT || err == EHOSTUNREACH ||
-	       err == ENETUNREACH;
+	       err == ENETUNREACH || err == ECONNREFUSED || err == EHOSTDOWN || err == EACCES ||
+	       err == ENOPROTOOPT;
 }
 
 /* Reads the answer of an end. A lane's thread may be busy for any length of time before it answers,

@@ -102,17 +102,21 @@ static socklen_t make_keeper_address(const unsigned char token[static TOKEN_SIZE
 	return (socklen_t)(at - (char *)un);
 }
 
-/* Returns the descriptor, or -1 with errno. */
+/* Returns the descriptor, or -1 with errno: ECONNRESET if the other process has ended. */
 static int receive_fd(int from)
 {
 	const struct timeval timeout = {.tv_sec = KEEPER_MS / 1000};
 	char byte;
 	int fd;
+	ssize_t n;
 
 	if (setsockopt(from, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout) < 0)
 		return -1;
-	if (fd_receive(from, &byte, 1, &fd, 0) < 0 && errno == EAGAIN)
+	n = fd_receive(from, &byte, 1, &fd, 0);
+	if (n < 0 && errno == EAGAIN)
 		errno = ETIMEDOUT;
+	else if (n == 0)
+		errno = ECONNRESET;
 	return fd;
 }
 
@@ -235,8 +239,13 @@ static int accept_own_connection(int listener, int *fd)
 	return 0;
 }
 
-/* Returns the keeper's listening socket, or -1 with a failure: OUT_PEER_LOST if the keeper has
- * ended, which the conductor knows, as at the end of a session. */
+/* A keeper that has ended is no news for the conductor, which ends it with the session. */
+static enum outcome keeper_outcome(void)
+{
+	return errno == ECONNREFUSED || errno == ECONNRESET ? OUT_PEER_LOST : OUT_SOCKET;
+}
+
+/* Returns the keeper's listening socket, or -1 with a failure: OUT_PEER_LOST if it has ended. */
 static int receive_listener(const unsigned char token[static TOKEN_SIZE])
 {
 	struct sockaddr_un un;
@@ -244,10 +253,9 @@ static int receive_listener(const unsigned char token[static TOKEN_SIZE])
 	int unix_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0), fd = -1;
 
 	if (unix_fd < 0 || connect(unix_fd, (struct sockaddr *)&un, len) < 0)
-		fail_as(errno == ECONNREFUSED ? OUT_PEER_LOST : OUT_SOCKET,
-			"connect to the process that holds the port: %m");
+		fail_as(keeper_outcome(), "connect to the process that holds the port: %m");
 	else if (check_own_process(unix_fd) == 0 && (fd = receive_fd(unix_fd)) < 0)
-		fail_as(OUT_SOCKET, "receive the port from the process that holds it: %m");
+		fail_as(keeper_outcome(), "receive the port from the process that holds it: %m");
 	close_fd(unix_fd);
 	return fd;
 }
