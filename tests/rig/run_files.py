@@ -43,19 +43,21 @@ class Directory:
 
 def remove_old():
     """Removes what ended runs have left, except for the latest."""
-    left = []
+    ended = []
     for path in pathlib.Path(tempfile.gettempdir()).glob(PREFIX + "*"):
         try:
             about = path.lstat()
+            found = Directory(path) if about.st_uid == os.geteuid() else None
         except OSError:
             continue
-        if about.st_uid == os.geteuid():
-            left.append((about.st_mtime, path))
-    for _, path in sorted(left)[:-KEPT]:
-        try:
-            Directory(path).close()
-        except OSError:
-            pass
+        if found and found.held:
+            ended.append((about.st_mtime, found))
+        elif found:
+            found.close()
+    ended.sort(key=lambda entry: entry[0])
+    for n, (_, directory) in enumerate(ended):
+        directory.failed = n >= len(ended) - KEPT
+        directory.close()
 
 
 @pytest.hookimpl(tryfirst=True)
