@@ -3,10 +3,13 @@
 
 import os
 import pathlib
+import resource
 
 import pytest
 
 from faulty import failing
+from hosts import wait_until, wait_until_gone
+from processes import descendants
 from trees import make, read, ways
 
 way = ways("push", "pull", "local")
@@ -231,3 +234,45 @@ def test_rerun_keeps_the_backups_of_an_interrupted_run(bench, tmp_path, way, opt
         r = bench.copy(*options, *(["--backup-dir=" + aside] if aside else ["-b"]), way[0] + "%s/s/" % tmp_path,
                        way[1] + str(tmp_path / "t"))
         assert r.code == 0 and contents(tmp_path) == was, (r.code, r.errors())
+
+
+# ---- moved files whose names are those of backups ----------------------------------------------
+
+
+@pytest.mark.parametrize("options", ["-r", "-aH", "-a --suffix=.old --checksum"])
+def test_moved_file_keeps_its_content_from_the_backup_of_a_rerun(bench, tmp_path, way, options):
+    """While the source has f~, the backup of f is f~~. When f is copied only by a rerun, the source must still have it."""
+    suffix = ".old" if "old" in options else "~"
+    new = os.urandom(1 << 20)
+    make(tmp_path, {"s": {"f": new, "f" + suffix: b"moved", "g": b"g"}, "t": {"f": b"replaced"}})
+    was = contents(tmp_path)
+    words = ["--remove-source-files", "-b", *options.split(), way[0] + "%s/s/" % tmp_path, way[1] + str(tmp_path / "t")]
+    r = bench.copy(*words, preexec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (len(new) - 1, len(new) - 1)))
+    assert r.code == 23 and contents(tmp_path) >= was, (r.code, r.errors())
+    assert sorted(os.listdir(tmp_path / "s")) == ["f", "f" + suffix]
+    assert "f has to be copied first" in r.errors()
+    r = bench.copy(*words)
+    assert r.code == 0, r.errors()
+    assert not contents(tmp_path / "s")
+    assert read(tmp_path / "t") == {"f": new, "f" + suffix: b"moved", "f" + 2 * suffix: b"replaced", "g": b"g"}
+
+
+def test_killed_move_leaves_such_a_file(bench, tmp_path):
+    make(tmp_path, {"s": {"f": os.urandom(24 << 20), "f~": b"moved"}, "t": {"f": b"replaced"}})
+    was = contents(tmp_path)
+    run = bench.copy("-rb", "--remove-source-files", "--bwlimit=2M", "%s/s/" % tmp_path, "far:%s/t" % tmp_path, wait=False)
+    wait_until(lambda: (tmp_path / "t" / "f~").exists())
+    seen = descendants(run.proc.pid)
+    run.kill()
+    wait_until_gone(seen)
+    r = bench.copy("-rb", "--remove-source-files", "%s/s/" % tmp_path, "far:%s/t" % tmp_path)
+    assert r.code == 0 and contents(tmp_path) == was, r.errors()
+
+
+def test_moved_file_with_the_name_of_a_backup_goes_if_nothing_failed(bench, tmp_path, way):
+    """Even if its original stays, because the target's is kept."""
+    make(tmp_path, {"s": {"f": b"new", "f~": b"moved"}, "t": {"f": b"kept"}})
+    r = bench.copy("-rb", "--remove-source-files", "--ignore-existing", way[0] + "%s/s/" % tmp_path, way[1] + str(tmp_path / "t"))
+    assert r.code == 0, r.errors()
+    assert read(tmp_path / "t") == {"f": b"kept", "f~": b"moved"}
+    assert os.listdir(tmp_path / "s") == ["f"]

@@ -78,8 +78,8 @@ static int await_results(struct source *s)
 	int ret = 0;
 
 	pthread_mutex_lock(&c->lock);
-	while (ret == 0 &&
-	       (!c->done_received || s->removals.due || s->removals.linked || s->removals.same)) {
+	while (ret == 0 && (!c->done_received || s->removals.due || s->removals.linked ||
+			    s->removals.same || s->removals.lookalikes)) {
 		/* When all lanes have ended, all names have been found, too. */
 		if (s->removals.linked && s->working == 0 && s->phase == 0)
 			s->phase = 1;
@@ -87,8 +87,10 @@ static int await_results(struct source *s)
 			removals_queue_linked(s);
 		if (removals_may_begin(s))
 			removals_do_next(s);
-		else if (c->done_received)
+		else if (c->done_received && s->removals.same)
 			ret = accept_done(s);
+		else if (c->done_received)
+			removals_queue_lookalikes(s);
 		else if (atomic_load(&c->failed))
 			ret = -1;
 		else if (s->working == 0 && !c->end_sent)

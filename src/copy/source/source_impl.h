@@ -246,6 +246,8 @@ struct removals {
 	struct removal *due, **due_end; /* now */
 	struct removal *linked; /* when all names have been found */
 	struct removal *same; /* compared equal: after DONE, unless a failure arrives first */
+	struct removal *lookalikes; /* after all others */
+	bool last; /* lookalikes are due */
 	struct table unlinked; /* by inode; the main thread's, without the lock */
 	bool late; /* only after DONE */
 };
@@ -463,7 +465,7 @@ int source_walk(struct source_lane *l);
 int removal_new(struct source *s, struct walk_dir *dir, const char *name, const struct seen *seen,
 		struct removal **out);
 void removal_free(struct removal *r); /* accepts NULL */
-/* r may be removed now; NULL: nothing.  Takes r.  Lock held. */
+/* r may be removed now, or when its turn comes; NULL: nothing.  Takes r.  Lock held. */
 void removal_queue(struct source *s, struct removal *r);
 /* r was compared, and is the same.  It gets a result only if that fails later.  NULL: nothing.
  * Takes r.  Lock held. */
@@ -472,6 +474,10 @@ void removal_hold_same(struct source *s, uint32_t id, struct removal *r);
 void removals_queue_same(struct source *s);
 /* Call when the phase is no longer 0: queues sources with several names.  Lock held. */
 void removals_queue_linked(struct source *s);
+/* All others have been removed, or have failed: queues names that look like those of backups.  A
+ * name that is removed before the file, the backup of which would have it, is stored would be
+ * replaced by that backup at the target when a rerun stores the file.  Lock held. */
+void removals_queue_lookalikes(struct source *s);
 /* Chooses when sources are removed, once they have been found. */
 void removals_choose_time(struct source *s);
 /* Is a source in the queue that may be removed now?  With --delete a rerun must find all sources

@@ -83,10 +83,27 @@ int removal_new(struct source *s, struct walk_dir *dir, const char *name, const 
 	return 0;
 }
 
+/* The length of the name whose backup would have this one; 0: it looks like that of no backup. */
+static size_t original_length(const struct source *s, const char *name)
+{
+	const struct rules *r = s->rules;
+	size_t len = strlen(name), more = strlen(r->suffix);
+
+	if (!r->backup || *r->backup_dir || more == 0 || len <= more ||
+	    strcmp(name + len - more, r->suffix) != 0)
+		return 0;
+	return len - more;
+}
+
 void removal_queue(struct source *s, struct removal *r)
 {
 	if (!r)
 		return;
+	if (!s->removals.last && original_length(s, r->name) > 0) {
+		r->next = s->removals.lookalikes;
+		s->removals.lookalikes = r;
+		return;
+	}
 	/* Wait until all names have been found.  One that is found after the others were removed
 	 * would not look like a hard link. */
 	if (s->rules->hard_links && r->seen.links > 1 && s->phase == 0) {
@@ -105,6 +122,17 @@ void removals_queue_linked(struct source *s)
 
 	while ((r = s->removals.linked) != NULL) {
 		s->removals.linked = r->next;
+		removal_queue(s, r);
+	}
+}
+
+void removals_queue_lookalikes(struct source *s)
+{
+	struct removal *r;
+
+	s->removals.last = true;
+	while ((r = s->removals.lookalikes) != NULL) {
+		s->removals.lookalikes = r->next;
 		removal_queue(s, r);
 	}
 }
@@ -231,6 +259,31 @@ static int unlink_source(struct source *s, const struct removal *r, int dirfd, c
 	return ret;
 }
 
+/* Does a rerun store a file whose backup would have this name?  In this run that backup has another
+ * name, but only because the source has this one. */
+static int check_no_backup_comes(struct source *s, const struct removal *r, int dirfd,
+				 const char *shown)
+{
+	size_t len = original_length(s, r->name);
+	char original[NAME_ROOM];
+	struct stat st;
+	bool failed;
+
+	pthread_mutex_lock(&s->copy->lock);
+	failed = s->copy->failures > 0;
+	pthread_mutex_unlock(&s->copy->lock);
+	if (!failed || len == 0 || len >= sizeof original)
+		return 0;
+	memcpy(original, r->name, len);
+	original[len] = '\0';
+	if (r->named && !hash_set_has(&s->root_names, original, len))
+		return 0;
+	if (walk_stat(dirfd, original, false, &st))
+		return 0;
+	return fail("remove %s: %s has to be copied first, and its backup may get this name", shown,
+		    original);
+}
+
 static int remove_one_source(struct source *s, const struct removal *r, const char *shown)
 {
 	struct failure why;
@@ -245,7 +298,7 @@ static int remove_one_source(struct source *s, const struct removal *r, const ch
 	}
 	if (walk_dir_use(r->dir, &dirfd))
 		return -1;
-	ret = unlink_source(s, r, dirfd, shown);
+	ret = check_no_backup_comes(s, r, dirfd, shown) ? -1 : unlink_source(s, r, dirfd, shown);
 	walk_dir_release(r->dir);
 	if (ret == 0 && !r->named)
 		source_need_marker(s, r->dir);
@@ -304,6 +357,7 @@ void removals_free(struct source *s)
 	free_removals(s->removals.due);
 	free_removals(s->removals.same);
 	free_removals(s->removals.linked);
+	free_removals(s->removals.lookalikes);
 	table_clear(&s->removals.unlinked, free);
 	walk_dir_put(s->named_dir);
 }
