@@ -61,6 +61,15 @@ def test_push_and_pull_a_tree(daemon, tmp_path):
     assert r.code == 0 and r.out == b"", r.errors()
 
 
+def test_archive_without_recursion(daemon, tmp_path):
+    """What no module permits is left out here too."""
+    (tmp_path / "in").write_bytes(b"x")
+    os.utime(tmp_path / "in", (10 ** 9, 10 ** 9))
+    r = daemon.copy("-a", "--no-recursive", "in", daemon.url("rw/"))
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "rw" / "in").stat().st_mtime == 10 ** 9
+
+
 def test_the_daemon_port_option_and_the_url(bench, daemon, tmp_path):
     (tmp_path / "in").write_bytes(b"x")
     r = daemon.copy("--daemon-port=%d" % daemon.port, "in", "rdma://%s/rw/a" % HERE)

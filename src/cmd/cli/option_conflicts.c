@@ -82,7 +82,7 @@ static int check_tree(const struct options *o)
 void options_settle(struct options *o)
 {
 	/* --files-from also lists what to copy from each directory. */
-	if (o->archive && !o->files_from)
+	if (o->archive_recursive && !o->files_from)
 		o->rules.recursive = true;
 	o->rules.delete = o->rules.delete || o->rules.delete_excluded;
 	o->rules.backup = o->rules.backup || *o->rules.backup_dir;

@@ -189,7 +189,7 @@ static int set_action(struct options *o, enum action action)
 
 static int set_archive(struct options *o)
 {
-	o->archive = true;
+	o->archive = o->archive_recursive = true;
 	o->rules.perms = o->rules.times = o->rules.owner = o->rules.group = o->rules.devices = true;
 	return 0;
 }
@@ -301,7 +301,7 @@ static int set_row(struct options *o, const struct option_row *row, const char *
 	case KIND_ALWAYS:
 		return 0;
 	case KIND_FLAT:
-		o->rules.recursive = o->archive = false;
+		o->rules.recursive = o->archive_recursive = false;
 		return 0;
 	case KIND_ARCHIVE:
 		return set_archive(o);

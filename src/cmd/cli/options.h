@@ -131,7 +131,8 @@ struct options {
 	int wait_ms; /* rdrecv; -1: without limit */
 
 	struct rules rules; /* as given; options_rules() adds what they imply */
-	bool archive; /* -a: recursive, unless --files-from is given */
+	bool archive; /* -a */
+	bool archive_recursive; /* by -a, unless --files-from is given */
 	bool ignore_times, from0;
 	const char *files_from; /* or NULL */
 	/* Owned: --include, --exclude and lists of them, in order. */

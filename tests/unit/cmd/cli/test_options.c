@@ -297,7 +297,10 @@ static void no_options_undo_archive(void **state)
 	options_free(&o);
 	assert_int_equal(parse(&o, RDCP, "-a", "--no-recursive", "a", "b", NULL), 0);
 	assert_false(o.rules.recursive);
-	assert_true(o.rules.perms);
+	assert_true(o.rules.perms && o.archive);
+	options_free(&o);
+	assert_int_equal(parse(&o, RDCP, "--no-recursive", "-a", "a", "b", NULL), 0);
+	assert_true(o.rules.recursive);
 	options_free(&o);
 }
 
