@@ -171,3 +171,14 @@ def test_modes_and_links_without_procfs(daemon, tmp_path):
     r = daemon.copy("-a", "--xattrs", "--acls", daemon.url("rw/to/"), "back")
     assert r.code == 0, r.errors()
     assert (tmp_path / "back" / "link").is_symlink()
+
+
+def test_attributes_of_a_fifo_without_procfs(daemon, tmp_path):
+    """It can have none but an ACL."""
+    (tmp_path / "rw" / "d").mkdir()
+    os.mkfifo(tmp_path / "rw" / "d" / "fifo")
+    r = daemon.copy("-a", "--xattrs", daemon.url("rw/d/"), "to")
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "to" / "fifo").is_fifo()
+    r = daemon.copy("-a", "--acls", daemon.url("rw/d/"), "with")
+    assert r.code == 23 and "list extended attributes of d/fifo: /proc is not mounted" in r.errors(), r.errors()

@@ -779,6 +779,11 @@ class Model:
     # "It copies a link found in a tree as a link." "--devices: Re-create devices … and FIFOs found in a tree."
     def store_other(self, item):
         old = self.after.get(item.dest)
+        # "A module has no /proc. … With --acls such a file fails (23)" in rdcpd(8).
+        if item.node.kind != "link" and self.o.get("acls") and self.case.sources[item.session][0] in self.case.daemons:
+            self.fail(item.path, "its ACL is out of reach")
+            item.fate = "stays"
+            return
         if self.o.get("existing" if old is None else "ignore-existing"):
             item.fate = "stays"
             return

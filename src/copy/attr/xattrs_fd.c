@@ -5,8 +5,9 @@
  * of a descriptor opened with O_PATH.  Such a path leads to the descriptor's inode, even if that is
  * a symlink, and no further.
  *
- * A module of rdcpd has no /proc. There a directory is opened again, and a symlink has no
- * attributes: it cannot have those that a module permits.
+ * A module of rdcpd has no /proc.  There a directory is opened again, and a symlink has no
+ * attributes: it cannot have those that a module permits.  Of these a FIFO or a device can have an
+ * ACL, which is out of reach.
  */
 
 #include "copy/attr/xattrs_impl.h"
@@ -42,14 +43,22 @@ static int reopen_without_procfs(int fd)
 	return dir;
 }
 
-static bool is_symlink_without_procfs(int fd)
+/* A path below /proc/self/fd failed. Returns the type of fd if there is no /proc, else 0. */
+static mode_t type_without_procfs(int fd)
 {
 	int err = errno;
 	struct stat st;
-	bool is = err == ENOENT && fstat(fd, &st) == 0 && S_ISLNK(st.st_mode);
+	bool known = err == ENOENT && fstat(fd, &st) == 0;
 
 	errno = err;
-	return is;
+	return known ? st.st_mode & S_IFMT : 0;
+}
+
+bool xattr_is_out_of_reach(int fd)
+{
+	mode_t type = type_without_procfs(fd);
+
+	return type != 0 && type != S_IFREG && type != S_IFDIR;
 }
 
 ssize_t xattr_list(int fd, char *to, size_t size)
@@ -61,7 +70,7 @@ ssize_t xattr_list(int fd, char *to, size_t size)
 	if (n >= 0 || errno != EBADF)
 		return n;
 	n = listxattr(format_fd_link(fd, link), to, size);
-	if (n < 0 && is_symlink_without_procfs(fd))
+	if (n < 0 && type_without_procfs(fd) == S_IFLNK)
 		return 0;
 	if (n < 0 && (dir = reopen_without_procfs(fd)) >= 0) {
 		n = flistxattr(dir, to, size);
