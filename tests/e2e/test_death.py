@@ -26,8 +26,7 @@ def endless(bench, tmp_path, **how):
 
 @pytest.mark.parametrize("signo", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("victim", ["source", "sink"])
-@pytest.mark.lab("rxe", cases="sink-15")
-@pytest.mark.lab("rxe", cases="source-15", long=True)
+@pytest.mark.lab("rxe", cases="*-15", long=True)
 @pytest.mark.lab("siw", cases="*sink-2", long=True)
 @pytest.mark.lanes
 def test_signal_ends_both_ends_within_two_seconds(bench, tmp_path, signo, victim):

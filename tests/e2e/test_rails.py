@@ -159,8 +159,7 @@ def test_unconnectable_rail_is_replaced_by_the_other(bench, wires, tmp_path):
 
 @two_hosts
 @pytest.mark.parametrize("how", ["link", "silently"])
-@pytest.mark.lab("siw", cases="silently")
-@pytest.mark.lab("siw", cases="link", long=True)
+@pytest.mark.lab("siw", long=True)
 def test_dead_rail_is_replaced_by_the_other(bench, wires, tmp_path, how):
     """During a transfer: the other rail takes over its blocks."""
     size = 160 * BLOCK

@@ -312,7 +312,7 @@ def test_blocked_roce_port_is_reported(bench):
 
 @adapters
 @pytest.mark.needs("siw", why="iWARP alone has ports to be blocked one by one")
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
 def test_blocked_port_is_reported(bench):
     rules = [[*h.prefix, "ip", "rule", "%s", "pref", "1", "ipproto", "tcp", "dport", "7961-7969", "unreachable"]
              for h in (NEAR, FAR)]

@@ -34,7 +34,6 @@ SIZES = [0, 1, len("Hello RDMA!\n"), BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 17
 @pytest.mark.parametrize("from_file", [True, False], ids=["file", "pipe"])
 @pytest.mark.parametrize("to_file", [True, False], ids=["file", "pipe"])
 @pytest.mark.lab("rxe", cases="pipe-pipe-6291461")
-@pytest.mark.lab("siw", cases="file-file-6291461")
 @pytest.mark.lab(cases="*-6291461", long=True)
 @pytest.mark.lab("rxe", cases="file-file-*", long=True)
 @pytest.mark.lab("siw", cases="pipe-pipe-*", long=True)
@@ -55,8 +54,7 @@ def test_files_and_streams_of_every_size_are_copied(bench, tmp_path, size, from_
     assert not leftovers(tmp_path)
 
 
-@pytest.mark.lab("rxe")
-@pytest.mark.lab("siw", long=True)
+@pytest.mark.lab(long=True)
 @pytest.mark.lanes
 def test_one_line_arrives(bench):
     hello = subprocess.Popen(["echo", "Hello RDMA!"], stdout=subprocess.PIPE)
@@ -300,7 +298,7 @@ def test_interrupted_stream_leaves_nothing_behind(bench, tmp_path, how):
     assert not any("kept" in p.errors() for p in both)
 
 
-@pytest.mark.lab("siw")
+@pytest.mark.lab("siw", long=True)
 @pytest.mark.lanes
 def test_many_streams_run_at_once(bench, tmp_path):
     data = pattern(4 * BLOCK)

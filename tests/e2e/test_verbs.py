@@ -59,8 +59,7 @@ def test_eight_mebibytes_of_locked_memory_suffice(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == data
 
 
-@pytest.mark.lab("siw")
-@pytest.mark.lab("rxe", long=True)
+@pytest.mark.lab(long=True)
 @pytest.mark.lanes
 def test_less_locked_memory_means_smaller_lanes(bench, tmp_path):
     open_up(tmp_path)
@@ -84,8 +83,7 @@ def has_siw():
         for d in pathlib.Path("/sys/class/infiniband").glob("*"))
 
 
-@pytest.mark.lab("siw")
-@pytest.mark.lab("rxe", long=True)
+@pytest.mark.lab(long=True)
 @pytest.mark.lanes
 @pytest.mark.needs("root", why="only root has the capability")
 def test_limit_of_locked_memory_does_not_bind_ends_with_the_right_to_lock_it(bench, tmp_path):
@@ -102,7 +100,6 @@ def test_limit_of_locked_memory_does_not_bind_ends_with_the_right_to_lock_it(ben
 
 @pytest.mark.parametrize("who", ["source", "sink"])
 @pytest.mark.lab("rxe", cases="source")
-@pytest.mark.lab("siw", cases="sink")
 @pytest.mark.lab(long=True)
 def test_64_kib_of_locked_memory_fall_back_to_tcp_with_one_message(bench, tmp_path, who):
     open_up(tmp_path)
@@ -120,7 +117,6 @@ def test_64_kib_of_locked_memory_fall_back_to_tcp_with_one_message(bench, tmp_pa
 
 @pytest.mark.parametrize("who", ["source", "sink"])
 @pytest.mark.lab("rxe", cases="sink")
-@pytest.mark.lab("siw", cases="source")
 @pytest.mark.lab(long=True)
 def test_64_kib_of_locked_memory_with_required_rdma_exit_45_with_the_remedy(bench, tmp_path, who):
     open_up(tmp_path)
@@ -162,7 +158,6 @@ def test_memory_limit_lowered_during_a_transfer_is_reported(bench, tmp_path, ask
 
 @pytest.mark.parametrize("way", ["file", "stream"])
 @pytest.mark.lab("rxe", cases="stream")
-@pytest.mark.lab("siw", cases="file")
 @pytest.mark.lab(long=True)
 @pytest.mark.lanes
 def test_lane_moves_from_rdma_to_tcp_during_a_transfer(bench, tmp_path, way):
@@ -208,8 +203,7 @@ def test_sink_may_rest_longer_than_the_timeout(bench, tmp_path):
 
 
 @pytest.mark.needs("root", why="only root sets pages aside")
-@pytest.mark.lab("siw")
-@pytest.mark.lab("rxe", long=True)
+@pytest.mark.lab(long=True)
 def test_reserved_huge_pages_are_not_used(bench, tmp_path):
     """The administrator reserved them, for example for a database that starts later."""
     setting = pathlib.Path("/proc/sys/vm/nr_hugepages")

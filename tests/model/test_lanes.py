@@ -5,6 +5,9 @@ import pytest
 
 from lanes import CREDIT_EARLY, OTHER_LANE, SAME_LANE, UNBOUNDED, UNFENCED, explore
 
+# They only compute: a busy machine takes any time.
+pytestmark = pytest.mark.timeout(900)
+
 SMALL = [(lanes, depth, total, breaks)
          for lanes in (1, 2, 3) for depth in (1, 2)
          for total in (3, 5) for breaks in (0, 1, 2)
