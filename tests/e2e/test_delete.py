@@ -77,6 +77,17 @@ def test_directory_in_the_way_prevents_deletions(bench, tmp_path, way):
     assert read(tmp_path / "to") == {"f": {"1": b"", "2": b""}, "g": b"g", "old": b""}
 
 
+@pytest.mark.parametrize("most, code", [(0, 25), (1, 0), (2, 0)])
+def test_protected_directory_does_not_exceed_max_delete(bench, tmp_path, way, most, code):
+    """It would not be deleted without the limit either."""
+    make(tmp_path, {"s": {}, "t": {"a": b"old", "d": {"kept.o": b"o", "e": {"kept.o": b"o"}}}})
+    r = bench.copy("-r", "--delete", "--exclude=*.o", "--max-delete=%d" % most, way[0] + "%s/s/" % tmp_path, way[1] + str(tmp_path / "t"))
+    assert r.code == code, r.errors()
+    assert (tmp_path / "t" / "a").exists() == (most == 0)
+    assert (tmp_path / "t" / "d" / "e" / "kept.o").exists()
+    assert "cannot delete directory d: something in it is protected" in r.errors()
+
+
 def test_changing_file_prevents_deletions(bench, tmp_path, way):
     make(tmp_path, {"tree": {"in": pattern(40 * BLOCK)}, "to": {"old": b""}})
     stall = ";".join("stall:lane=%d,block=%d,ms=%d" % (lane, b, 600 * SLOW) for lane in (0, 1) for b in (1, 2, 3))

@@ -119,15 +119,6 @@ static bool count_deletion(struct deletion *d)
 	return !d->too_many;
 }
 
-/* As count_deletion(), without counting. */
-static bool has_deletions_left(struct deletion *d)
-{
-	d->too_many = atomic_load(&d->place->deleted) >= d->place->rules->max_delete;
-	if (d->too_many)
-		atomic_store(&d->place->too_many, true);
-	return !d->too_many;
-}
-
 static bool uncount_deletion(struct deletion *d, enum event_what what)
 {
 	if (!d->removal || !d->removal->silent)
@@ -424,7 +415,8 @@ static struct level *enter_next_level(struct deletion *d, struct level *l, int *
 	struct level *sub = NULL;
 	size_t len;
 
-	while (!sub && l->next < l->count && !place_stopped(d->place)) {
+	while (!sub && l->next < l->count && !place_stopped(d->place) &&
+	       (d->removal || !d->too_many)) {
 		char *name = l->names[l->next++];
 
 		if (path_push(d, name, &len) == 0)
@@ -482,11 +474,12 @@ static void delete_dirs(struct deletion *d, struct level *l, int fd)
 		size_t len;
 
 		if (path_push(d, l->names[i], &len) || stat_entry(d, fd, l->names[i], &st) <= 0 ||
-		    is_protected(d, l->names[i], &st) || !has_deletions_left(d)) {
+		    is_protected(d, l->names[i], &st)) {
 			path_pop(d, len);
 			continue;
 		}
-		d->failed = false;
+		/* Only what is in it tells whether --max-delete keeps it. */
+		d->failed = d->too_many = false;
 		if (delete_dir(d, fd, l->names[i], len) && !d->failed && !d->too_many)
 			log_warn("cannot delete directory %s%s%s: something in it is protected",
 				 d->path, len > 0 ? "/" : "", l->names[i]);
