@@ -230,7 +230,7 @@ def deletions_after_failure(model, before, after, code):
     found = []
     for path in sorted(model.deleted):
         if path in before and path not in after and not any(below(path, d) for d in dests if d not in model.copied) \
-                and path not in model.backups:
+                and path not in model.backups | model.old_backups:
             found.append(("deleted-early", "%s: is deleted, although some files failed (exit status %s)" % (
                 path, code)))
     return found

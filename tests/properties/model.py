@@ -58,6 +58,7 @@ class Model:
         self.untouched = set()      # target paths that rdcp leaves as they are, with their contents
         self.failed, self.deleted, self.replaced, self.unchecked = [], set(), set(), set()
         self.backups = set()
+        self.old_backups = set()    # in directories that a backup replaces
         self.shared_backups = False     # the backups of two names would have one name
         self.contested = False  # two sources have one name: when the first was moved, another run moves the second there
         self.maybe_dirs = set()     # backup directories that may or may not be made
@@ -163,6 +164,11 @@ class Model:
         hosts = {h for h, _ in self.case.sources}
         if len(hosts) > 1 and (self.delete or o.get("remove-source-files") or o.get("relative") or
                                any(p.endswith("/") for _, p in self.case.sources)):
+            if not self.recursive and o.get("mkpath"):
+                path = self.top
+                while path:
+                    self.leave_unchecked(path)  # it is made before SRC turns out to be a directory
+                    path = os.path.dirname(path)
             raise Refused("several hosts", *({1} if self.recursive else {1, 11, 23}))
         # With several hosts, rdcp detects equal names of sources before it copies.
         names = [(h, os.path.basename(p)) for h, p in self.case.sources if not p.endswith(("/", "/*"))]
@@ -417,9 +423,13 @@ class Model:
             for part in name.split("/")[:-1]:
                 at = os.path.join(at, part)
                 dest = os.path.join(self.top, at)
+                if self.fail_backup_dir(dest, os.path.join(top, at)):
+                    break
                 if not any(i.dest == dest for i in self.items):
                     self.items.append(Item(dest, os.path.join(top, at), self.before[os.path.join(top, at)], session,
                                            implied=True))
+            if self.failed and self.failed[-1] == (os.path.join(top, at), IS_BACKUP_DIR):
+                continue
             dest = os.path.join(self.top, name)
             if thing.kind == "dir":
                 have = [i for i in self.items if i.dest == dest]
@@ -1014,6 +1024,7 @@ class Model:
         for old in self.inside(to):
             del self.after[old]
             self.deleted.add(old)
+            self.old_backups.add(old)
         self.deleted.add(to)
         self.after[to] = node.copy()
         self.backups.add(to)
@@ -1085,6 +1096,11 @@ class Model:
                 self.link_fates.add(fate)
                 fate = "stays"
             self.fates[item.path] = fate
+        # "with --backup, FILE~, if a file failed and FILE stays too"
+        for path, fate in self.fates.items():
+            if self.failed and self.backup and not self.backup_dir and path.endswith(self.suffix) and \
+                    fate == "gone" and self.fates.get(path[:-len(self.suffix)], "gone") != "gone":
+                self.fates[path] = "either"
         # If a source is named twice, the second removal finds nothing.
         paths = [i.path for i in self.items if i.node.kind != "dir"]
         twice = {p for p in paths if paths.count(p) > 1}

@@ -259,7 +259,7 @@ static int unlink_source(struct source *s, const struct removal *r, int dirfd, c
 	return ret;
 }
 
-/* Does a rerun store a file whose backup would have this name?  In this run that backup has another
+/* May a rerun store a file whose backup would have this name?  In this run that backup has another
  * name, but only because the source has this one. */
 static int check_no_backup_comes(struct source *s, const struct removal *r, int dirfd,
 				 const char *shown)
@@ -267,12 +267,12 @@ static int check_no_backup_comes(struct source *s, const struct removal *r, int 
 	size_t len = original_length(s, r->name);
 	char original[NAME_ROOM];
 	struct stat st;
-	bool failed;
+	bool repeats;
 
 	pthread_mutex_lock(&s->copy->lock);
-	failed = s->copy->failures > 0;
+	repeats = s->copy->failures > s->removals.failed || s->removals.changed;
 	pthread_mutex_unlock(&s->copy->lock);
-	if (!failed || len == 0 || len >= sizeof original)
+	if (!repeats || len == 0 || len >= sizeof original)
 		return 0;
 	memcpy(original, r->name, len);
 	original[len] = '\0';
@@ -280,8 +280,8 @@ static int check_no_backup_comes(struct source *s, const struct removal *r, int 
 		return 0;
 	if (walk_stat(dirfd, original, false, &st))
 		return 0;
-	return fail("remove %s: %s has to be copied first, and its backup may get this name", shown,
-		    original);
+	return fail("remove %s: %s is still there, and its backup by a rerun may get this name",
+		    shown, original);
 }
 
 static int remove_one_source(struct source *s, const struct removal *r, const char *shown)
@@ -337,8 +337,11 @@ void removals_do_next(struct source *s)
 			copy_report_failure(s->copy, shown, &why);
 	}
 	pthread_mutex_lock(&s->copy->lock);
-	if (ret)
+	if (ret) {
 		copy_count_unremoved(s->copy, &why);
+		s->removals.failed++;
+		s->removals.changed = s->removals.changed || why.code == OUT_CHANGED;
+	}
 	removal_free(r);
 }
 
