@@ -1099,7 +1099,8 @@ class Model:
         # "with --backup, FILE~, if a file failed and FILE stays too"
         for path, fate in self.fates.items():
             if self.failed and self.backup and not self.backup_dir and path.endswith(self.suffix) and \
-                    fate == "gone" and self.fates.get(path[:-len(self.suffix)], "gone") != "gone":
+                    fate == "gone" and path[:-len(self.suffix)] in self.before and \
+                    self.fates.get(path[:-len(self.suffix)], "stays") != "gone":
                 self.fates[path] = "either"
         # If a source is named twice, the second removal finds nothing.
         paths = [i.path for i in self.items if i.node.kind != "dir"]

@@ -395,7 +395,7 @@ class Trial:
                 *(m.mkpath_dirs for m, _ in runs))
             model = Model(self.case, state, unfinished)
             # What another process took from the source, or a whole move, --delete takes from the target.
-            moved.append(self.is_new_copy(runs[-1][0], state))
+            moved.append(self.is_new_copy(runs[-1][0], state, self.codes[-1]))
             earlier = [] if self.fault["kind"] == "change" or moved[-1] else self.need
             self.need = earlier + judge.contents_of(self.case, state)
             proc = self.start()
@@ -412,10 +412,10 @@ class Trial:
             state = after
 
     @staticmethod
-    def is_new_copy(model, after):
+    def is_new_copy(model, after, code):
         """Whether the run after this one no longer completes the same copy, as the sources are others: they were moved."""
         return model.o.get("remove-source-files") and (
-            model.contested or not model.inexact and not judge.exact(model, after, min(model.codes)))
+            code == 0 or model.contested or not model.inexact and not judge.exact(model, after, min(model.codes)))
 
     def judge_rerun(self, runs, moved, after, code, killed):
         model, state = runs[-1]

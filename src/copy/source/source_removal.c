@@ -276,9 +276,10 @@ static int check_no_backup_comes(struct source *s, const struct removal *r, int 
 		return 0;
 	memcpy(original, r->name, len);
 	original[len] = '\0';
-	if (r->named && !hash_set_has(&s->root_names, original, len))
+	if (walk_stat(dirfd, original, s->rules->copy_links, &st))
 		return 0;
-	if (walk_stat(dirfd, original, false, &st))
+	if (r->named ? !hash_set_has(&s->root_names, original, len)
+		     : !source_copies(s, r->dir, original, &st))
 		return 0;
 	return fail("remove %s: %s is still there, and its backup by a rerun may get this name",
 		    shown, original);
