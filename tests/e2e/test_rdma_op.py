@@ -38,7 +38,7 @@ def test_tree_is_copied_there_and_back(bench, tmp_path, op):
 
 
 @pytest.mark.parametrize("way", ["file", "stream"])
-@pytest.mark.lab("siw", cases="write-send-file")
+@pytest.mark.lab(cases="write-send-file")
 @pytest.mark.lab(cases="*file*", long=True)
 def test_transfer_survives_faults(bench, tmp_path, op, way):
     data = pattern(80 * BLOCK)

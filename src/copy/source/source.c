@@ -63,12 +63,16 @@ static void await_source_change(struct source *s)
 	workers_wake();
 }
 
-/* DONE confirms that files which compared equal may be removed, like stored ones. */
+/* DONE confirms that files which compared equal may be removed, like stored ones; then what had to
+ * wait for all of these. */
 static int accept_done(struct source *s)
 {
 	if (source_check_totals(s))
 		return -1;
-	removals_queue_same(s);
+	if (s->removals.same)
+		removals_queue_same(s);
+	else
+		removals_queue_lookalikes(s);
 	return 0;
 }
 
@@ -87,10 +91,8 @@ static int await_results(struct source *s)
 			removals_queue_linked(s);
 		if (removals_may_begin(s))
 			removals_do_next(s);
-		else if (c->done_received && s->removals.same)
-			ret = accept_done(s);
 		else if (c->done_received)
-			removals_queue_lookalikes(s);
+			ret = accept_done(s);
 		else if (atomic_load(&c->failed))
 			ret = -1;
 		else if (s->working == 0 && !c->end_sent)
