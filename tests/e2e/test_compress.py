@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from hosts import IWARP, leftovers, pattern, wait_until, wait_until_gone
+from hosts import IWARP, leftovers, pattern, share, wait_until, wait_until_gone
 from processes import descendants
 
 pytestmark = [pytest.mark.moves_blocks, pytest.mark.lanes]
@@ -63,7 +63,7 @@ def test_one_end_is_enough(bench, tmp_path, here, there, ratio):
 
 
 @pytest.mark.any_lane
-@pytest.mark.parametrize("options", ["-z", "-C", "--compress=auto", "--compress=zstd", "--compress-level=19", "-z --zc=zstd"])
+@pytest.mark.parametrize("options", share(["-z", "-C", "--compress=auto", "--compress=zstd", "--compress-level=19", "-z --zc=zstd"], 2))
 def test_trees_are_copied_every_way(bench, tmp_path, way, options):
     tree = tmp_path / "tree"
     tree.mkdir()

@@ -179,6 +179,8 @@ PLANTED = {
     "the top's time": (lambda k: nudge(os.path.dirname(k[:-1])), True),
     "a socket": (lambda k: replace(k + b"a socket 1", lambda p: os.mknod(p, stat.S_IFSOCK | 0o600)), False),
 }
+# A short run has a third of them.
+CHOSEN = list(PLANTED) if int(os.environ.get("SLUICE_COUNT", "1")) > 1 else list(PLANTED)[::3]
 ROOTS = ("an owner", "a group", "a symlink's owner", "a device's number")
 
 
@@ -187,7 +189,7 @@ def test_same_seed_makes_the_same_tree(two):
     assert not rsync_differs(*two)
 
 
-@pytest.mark.parametrize("what", [pytest.param(w, marks=root_only if w in ROOTS else ()) for w in PLANTED])
+@pytest.mark.parametrize("what", [pytest.param(w, marks=root_only if w in ROOTS else ()) for w in CHOSEN])
 def test_planted_difference_is_found(two, what):
     plant, rsync_too = PLANTED[what]
     plant(two[1] + b"/known/")
