@@ -423,8 +423,8 @@ class Trial:
         # What an earlier run backed up must survive, too. It does not where the names of two backups of one run
         # are open, or where one run stored a content that the next one replaces.
         if self.fault["kind"] in ("kill", "full"):
-            for (earlier, old), new in zip(runs, moved):
-                if not earlier.shared_backups and not new:
+            for n, (earlier, old) in enumerate(runs[:-1]):
+                if not earlier.shared_backups and not any(moved[n:]):
                     found += judge.lost_backups(earlier, old, after)
         if killed:
             found += self.within_bounds(model, state, after, code)
