@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include "base/suffix.h"
 #include "cmd/check/survey.h"
 #include "lane/memlock.h"
 #include "session/connect/nics.h"
@@ -93,13 +94,6 @@ static void read_limits_file(const char *path, const char *shown, struct limits_
 	}
 	if (f)
 		fclose(f);
-}
-
-static bool ends_with(const char *s, const char *with)
-{
-	size_t len = strlen(s), n = strlen(with);
-
-	return len >= n && strcmp(s + len - n, with) == 0;
 }
 
 /* In the order of pam_limits(8): a later file overrides an earlier one. */

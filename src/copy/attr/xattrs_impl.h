@@ -48,8 +48,7 @@ ssize_t xattr_list(int fd, char *to, size_t size);
 ssize_t xattr_get(int fd, const char *name, void *to, size_t size);
 int xattr_put(int fd, const char *name, const void *value, size_t size);
 int xattr_remove(int fd, const char *name);
-/* After a failure: is it that of a FIFO, socket or device, where there is no /proc?  Keeps errno.
- */
+/* After a failure: is fd a FIFO, a socket or a device, and is there no /proc?  Keeps errno. */
 bool xattr_is_out_of_reach(int fd);
 /* A user who may not read and write his own file cannot change its attributes either.  Widens the
  * mode for a while.  *old: the mode to restore; (mode_t)-1: unchanged. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/suffix.h"
 #include "lane/fault.h"
 
 enum { COMPARED_BYTES = 256 << 10 /* at once: few reads, and little memory */ };
@@ -19,10 +20,7 @@ enum { TRIES = 4, NAMES_BYTES_MAX = 256 << 20 /* some 16 million names */ };
 
 bool backup_is(const struct place *p, const char *name)
 {
-	size_t len = strlen(name), more = strlen(p->suffix);
-
-	return place_backs_up(p) && !*p->backup_dir && len >= more &&
-	       strcmp(name + len - more, p->suffix) == 0;
+	return place_backs_up(p) && !*p->backup_dir && ends_with(name, p->suffix);
 }
 
 enum { OPEN_DIR = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC };

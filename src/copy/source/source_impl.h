@@ -247,7 +247,6 @@ struct removals {
 	struct removal *linked; /* when all names have been found */
 	struct removal *same; /* compared equal: after DONE, unless a failure arrives first */
 	struct removal *lookalikes; /* after all others */
-	bool last; /* lookalikes are due */
 	unsigned failed;
 	bool changed; /* one of the failed had changed: a rerun copies it again */
 	struct table unlinked; /* by inode; the main thread's, without the lock */

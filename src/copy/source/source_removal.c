@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/suffix.h"
 
 /* A source name that is removed once it is stored. */
 struct removal {
@@ -87,19 +88,24 @@ int removal_new(struct source *s, struct walk_dir *dir, const char *name, const 
 static size_t original_length(const struct source *s, const char *name)
 {
 	const struct rules *r = s->rules;
-	size_t len = strlen(name), more = strlen(r->suffix);
 
-	if (!r->backup || *r->backup_dir || more == 0 || len <= more ||
-	    strcmp(name + len - more, r->suffix) != 0)
+	if (!r->backup || *r->backup_dir || !*r->suffix || !ends_with(name, r->suffix))
 		return 0;
-	return len - more;
+	return strlen(name) - strlen(r->suffix);
+}
+
+static void make_due(struct source *s, struct removal *r)
+{
+	r->next = NULL;
+	*s->removals.due_end = r;
+	s->removals.due_end = &r->next;
 }
 
 void removal_queue(struct source *s, struct removal *r)
 {
 	if (!r)
 		return;
-	if (!s->removals.last && original_length(s, r->name) > 0) {
+	if (original_length(s, r->name) > 0) {
 		r->next = s->removals.lookalikes;
 		s->removals.lookalikes = r;
 		return;
@@ -111,9 +117,7 @@ void removal_queue(struct source *s, struct removal *r)
 		s->removals.linked = r;
 		return;
 	}
-	r->next = NULL;
-	*s->removals.due_end = r;
-	s->removals.due_end = &r->next;
+	make_due(s, r);
 }
 
 void removals_queue_linked(struct source *s)
@@ -130,10 +134,9 @@ void removals_queue_lookalikes(struct source *s)
 {
 	struct removal *r;
 
-	s->removals.last = true;
 	while ((r = s->removals.lookalikes) != NULL) {
 		s->removals.lookalikes = r->next;
-		removal_queue(s, r);
+		make_due(s, r);
 	}
 }
 
@@ -269,10 +272,12 @@ static int check_no_backup_comes(struct source *s, const struct removal *r, int 
 	struct stat st;
 	bool repeats;
 
+	if (len == 0)
+		return 0;
 	pthread_mutex_lock(&s->copy->lock);
 	repeats = s->copy->failures > s->removals.failed || s->removals.changed;
 	pthread_mutex_unlock(&s->copy->lock);
-	if (!repeats || len == 0 || len >= sizeof original)
+	if (!repeats || len >= sizeof original)
 		return 0;
 	memcpy(original, r->name, len);
 	original[len] = '\0';
