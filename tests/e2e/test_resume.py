@@ -188,11 +188,17 @@ def await_bytes(directory, bytes_):
     wait_until(written)
 
 
-def interrupted(bench, ground, signo=signal.SIGKILL):
-    """A file of which about half is in a temporary; returns the temporary's name."""
-    make(ground, {"from": {"big": pattern(BIG)}, "to": {}})
+def slow_copy(bench, ground, to):
+    """Of a file, of which about half is in a temporary."""
+    make(ground, {"from": {"big": pattern(BIG)}, "to": to})
     run = bench.copy(HALF_WAY, "big", "far:%s" % (ground / "to"), cwd=ground / "from", wait=False)
     await_bytes(ground / "to", BIG // 2)
+    return run
+
+
+def interrupted(bench, ground, signo=signal.SIGKILL):
+    """A file of which about half is in a temporary; returns the temporary's name."""
+    run = slow_copy(bench, ground, {})
     seen = descendants(run.proc.pid)
     run.signal(signo)
     run.wait()
@@ -256,17 +262,9 @@ def test_damaged_temporary_is_corrected(bench, ground, damage):
         assert 0 < sent(r) < BIG * 0.8, summary(r)
 
 
-def slow_copy(bench, ground):
-    """Of a file, of which half is in a temporary."""
-    make(ground, {"from": {"big": pattern(BIG)}, "to": {"big": b"old"}})
-    run = bench.copy(HALF_WAY, "big", "far:%s" % (ground / "to"), cwd=ground / "from", wait=False)
-    await_bytes(ground / "to", BIG // 2)
-    return run
-
-
 @pytest.mark.parametrize("how", ["", "--inplace"])
 def test_temporary_of_a_file_that_another_run_has_completed_is_removed(bench, ground, how):
-    run = slow_copy(bench, ground)
+    run = slow_copy(bench, ground, {"big": b"old"})
     r = bench.copy(*how.split(), "big", "far:%s" % (ground / "to"), cwd=ground / "from")
     assert r.code == 0, r.errors()
     run.signal(signal.SIGTERM)
@@ -277,7 +275,7 @@ def test_temporary_of_a_file_that_another_run_has_completed_is_removed(bench, gr
 
 
 def test_temporary_is_kept_though_somebody_else_replaces_the_target(bench, ground):
-    run = slow_copy(bench, ground)
+    run = slow_copy(bench, ground, {"big": b"old"})
     (ground / "other").write_bytes(b"of an editor")
     os.rename(ground / "other", ground / "to" / "big")
     run.signal(signal.SIGTERM)

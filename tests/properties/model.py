@@ -165,10 +165,7 @@ class Model:
         if len(hosts) > 1 and (self.delete or o.get("remove-source-files") or o.get("relative") or
                                any(p.endswith("/") for _, p in self.case.sources)):
             if not self.recursive and o.get("mkpath"):
-                path = self.top
-                while path:
-                    self.leave_unchecked(path)  # it is made before SRC turns out to be a directory
-                    path = os.path.dirname(path)
+                self.leave_way_unchecked(self.top)  # it is made before SRC turns out to be a directory
             raise Refused("several hosts", *({1} if self.recursive else {1, 11, 23}))
         # With several hosts, rdcp detects equal names of sources before it copies.
         names = [(h, os.path.basename(p)) for h, p in self.case.sources if not p.endswith(("/", "/*"))]
@@ -261,10 +258,8 @@ class Model:
             # "A file with -T and a slash is an error": with -r the far end reports this, after it has made the
             # directories in the path.
             if text.endswith("/") and self.o.get("no-target-directory") and not dirs:
-                missing = above
-                while self.recursive and missing and missing not in self.before:
-                    self.leave_unchecked(missing)
-                    missing = os.path.dirname(missing)
+                if self.recursive:
+                    self.leave_way_unchecked(above)
                 raise Refused("DST is a directory", 11, 23, *([0] if self.leaves_out_all(roots) else []))
             self.make_way(above)
             if slash_or_many and self.o.get("mkpath") and not self.o.get("no-target-directory"):
@@ -392,6 +387,18 @@ class Model:
         else:
             self.add_file(dest, path.replace("/./", "/"), node, session, root=True)
 
+    def enter_listed_parents(self, top, name, session):
+        """False: one of them is --backup-dir, so that name fails with it."""
+        at = ""
+        for part in name.split("/")[:-1]:
+            at = os.path.join(at, part)
+            dest, path = os.path.join(self.top, at), os.path.join(top, at)
+            if self.fail_backup_dir(dest, path):
+                return False
+            if not any(i.dest == dest for i in self.items):
+                self.items.append(Item(dest, path, self.before[path], session, implied=True))
+        return True
+
     # "--files-from: Copy only the names in FILE … The names are relative to the only SRC, and keep their
     # paths below DST. A listed directory is created; with -r it is copied with everything in it. Patterns
     # apply to the listed names, but not to their parent directories."
@@ -419,16 +426,7 @@ class Model:
                 self.fail(os.path.join(top, name), "can't be read")
                 self.maybe_made.append(os.path.dirname(os.path.join(self.top, name)))
                 continue
-            at = ""
-            for part in name.split("/")[:-1]:
-                at = os.path.join(at, part)
-                dest = os.path.join(self.top, at)
-                if self.fail_backup_dir(dest, os.path.join(top, at)):
-                    break
-                if not any(i.dest == dest for i in self.items):
-                    self.items.append(Item(dest, os.path.join(top, at), self.before[os.path.join(top, at)], session,
-                                           implied=True))
-            if self.failed and self.failed[-1] == (os.path.join(top, at), IS_BACKUP_DIR):
+            if not self.enter_listed_parents(top, name, session):
                 continue
             dest = os.path.join(self.top, name)
             if thing.kind == "dir":
@@ -975,7 +973,7 @@ class Model:
     # "--delete and --delete-excluded spare names that end with ~ (or with SUFFIX)." "--backup-dir: … --delete
     # spares DIR"
     def is_protected(self, path, node):
-        if self.backup and not self.backup_dir and path.endswith(self.suffix):
+        if self.looks_like_backup(path):
             return True
         if self.backup_dir and (below(path, self.backup_top()) or below(self.backup_top(), path)):
             return True
@@ -1029,6 +1027,9 @@ class Model:
         self.after[to] = node.copy()
         self.backups.add(to)
 
+    def looks_like_backup(self, path):
+        return self.backup and not self.backup_dir and path.endswith(self.suffix)
+
     # "If DIR is a source or in one, the files that need a backup fail (23)."
     def check_backup_dir(self):
         if self.backup_dir and not below(self.backup_top(), "..") and any(
@@ -1076,6 +1077,12 @@ class Model:
     def leave_unchecked(self, path):
         self.unchecked.add(path)
 
+    def leave_way_unchecked(self, path):
+        """Of path and the directories that lead to it, those that are missing may be made."""
+        while path and path not in self.before:
+            self.leave_unchecked(path)
+            path = os.path.dirname(path)
+
     # ---- the source ----------------------------------------------------------------------------
 
     # "--remove-source-files: remove each source file once it is stored" "The following stay in the source:"
@@ -1098,10 +1105,10 @@ class Model:
             self.fates[item.path] = fate
         # "with --backup, FILE~, if a file failed and FILE stays too"
         for path, fate in self.fates.items():
-            if self.failed and self.backup and not self.backup_dir and path.endswith(self.suffix) and \
-                    fate == "gone" and path[:-len(self.suffix)] in self.before and \
-                    self.fates.get(path[:-len(self.suffix)], "stays") != "gone":
-                self.fates[path] = "either"
+            if self.failed and fate == "gone" and self.looks_like_backup(path):
+                original = path[:-len(self.suffix)]
+                if original in self.before and self.fates.get(original, "stays") != "gone":
+                    self.fates[path] = "either"
         # If a source is named twice, the second removal finds nothing.
         paths = [i.path for i in self.items if i.node.kind != "dir"]
         twice = {p for p in paths if paths.count(p) > 1}

@@ -14,6 +14,7 @@ sys.path.insert(0, os.path.dirname(__file__))
 
 from compare import CELL, compare, rsync_differs, walk  # noqa: E402
 from generate import acl, fell, generate  # noqa: E402
+from hosts import share  # noqa: E402
 
 ROOT = os.geteuid() == 0
 root_only = pytest.mark.needs("root", why="only root can make devices and set owners and some attributes")
@@ -179,8 +180,6 @@ PLANTED = {
     "the top's time": (lambda k: nudge(os.path.dirname(k[:-1])), True),
     "a socket": (lambda k: replace(k + b"a socket 1", lambda p: os.mknod(p, stat.S_IFSOCK | 0o600)), False),
 }
-# A short run has a third of them.
-CHOSEN = list(PLANTED) if int(os.environ.get("SLUICE_COUNT", "1")) > 1 else list(PLANTED)[::3]
 ROOTS = ("an owner", "a group", "a symlink's owner", "a device's number")
 
 
@@ -189,7 +188,7 @@ def test_same_seed_makes_the_same_tree(two):
     assert not rsync_differs(*two)
 
 
-@pytest.mark.parametrize("what", [pytest.param(w, marks=root_only if w in ROOTS else ()) for w in CHOSEN])
+@pytest.mark.parametrize("what", [pytest.param(w, marks=root_only if w in ROOTS else ()) for w in share(list(PLANTED), 12)])
 def test_planted_difference_is_found(two, what):
     plant, rsync_too = PLANTED[what]
     plant(two[1] + b"/known/")
