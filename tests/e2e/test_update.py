@@ -226,25 +226,22 @@ def test_several_matches_of_a_pattern_need_a_directory(bench, tmp_path):
         assert read(tmp_path / "a") == tree and not (tmp_path / "absent").exists(), options
 
 
-@pytest.mark.parametrize("options", [["-r"], ["-r", "--remove-source-files"], ["-aH", "--remove-source-files"]], ids=" ".join)
-def test_contents_of_several_matches_do_not_replace_each_other(bench, tmp_path, options):
-    """With -T all of them go to DST itself."""
-    tree = {n: {"f": n.encode(), "d": {"g": b"in " + n.encode()}} for n in "abcd"}
-    make(tmp_path, {"s": tree, "t": {}})
+@pytest.mark.parametrize("options", [["-r"], ["-n", "-r"], ["-r", "--mkpath"], ["-r", "--remove-source-files"], ["-a", "--delete"]],
+                         ids=" ".join)
+@pytest.mark.parametrize("there", [True, False])
+def test_several_matches_cannot_all_become_the_target(bench, tmp_path, options, there):
+    """-T takes one SRC, and a pattern of the far end with several matches is several."""
+    tree = {n: {"f": n.encode()} for n in "ab"}
+    make(tmp_path, {"s": tree, **({"t": {"old": b"old"}} if there else {})})
     r = bench.copy("-T", *options, "far:%s/s/*" % tmp_path, str(tmp_path / "t"))
-    assert r.code == 0, (r.code, r.errors())
-    assert read(tmp_path / "t") == tree["a"]
-    if "--remove-source-files" in options:
-        tree["a"] = {"d": {}}
-    assert read(tmp_path / "s") == tree
+    assert r.code == 1 and "-T takes one SRC: %s/s/* matches 2 names" % tmp_path in r.errors(), (r.code, r.errors())
+    assert read(tmp_path) == {"s": tree, **({"t": {"old": b"old"}} if there else {})}
 
 
-def test_file_that_fails_with_no_target_directory_takes_no_name(bench, tmp_path):
-    """With -T, where it fails."""
-    make(tmp_path, {"s": {"a": b"file", "d": {"a": b"in d"}, "e": {"a": b"in e", "d": b"d in e"}}, "t": {}})
+def test_only_match_of_a_pattern_becomes_the_target(bench, tmp_path):
+    make(tmp_path, {"s": {"a": {"f": b"content"}}, "t": {"old": b"old"}})
     r = bench.copy("-rT", "far:%s/s/*" % tmp_path, str(tmp_path / "t"))
-    assert r.code == 23 and "1 of" in r.errors(), (r.code, r.errors())
-    assert read(tmp_path / "t") == {"a": b"in d", "d": b"d in e"}
+    assert r.code == 0 and read(tmp_path / "t") == {"f": b"content", "old": b"old"}, (r.code, r.errors())
 
 
 @pytest.mark.lab("siw", cases="push*", long=True)

@@ -149,6 +149,11 @@ class Model:
             raise Refused("-T with --relative", 1)
         if o.get("no-target-directory") and len(sources) > 1:
             raise Refused("-T with several sources", 1)
+        # "-T takes one SRC, also if it is a pattern that the far end expands": meanwhile the near end looks at DST.
+        if o.get("no-target-directory") and len(roots) > 1:
+            if o.get("mkpath"):
+                self.leave_way_unchecked(os.path.dirname(self.case.target[1].rstrip("/")))
+            raise Refused("-T with several matches", 1, 11, 23)
         if o.get("files-from") and len(sources) > 1:
             raise Refused("--files-from with several sources", 1)
         if self.delete and o.get("files-from"):
@@ -351,8 +356,7 @@ class Model:
             self.enter_dir(dest, self.resolve_links(path.rstrip("/")), node, session, shown, contents=contents,
                            root=not contents)
         # "-T: Treat DST as the name of the copied file or tree itself, even if a directory of that name
-        # exists. If SRC is a file, an existing directory is an error." If a pattern has several matches, each
-        # file fails.
+        # exists. If SRC is a file, an existing directory is an error."
         elif self.o.get("no-target-directory") and self.into:
             if not (node.kind == "file" and self.left_out_by_size(node)):
                 self.fail(path, "DST is a directory")

@@ -191,6 +191,18 @@ static int open_generated_file(struct source *s)
 	return source_add_file(&s->lanes[0], f);
 }
 
+/* A pattern of the far end counts as one SRC until it is expanded. */
+static int check_single_source(const struct source *s)
+{
+	const struct found *f = &s->found;
+
+	if (!s->rules->no_target_dir || f->count <= 1)
+		return 0;
+	return fail_as(OUT_USAGE,
+		       "-T takes one SRC: %s matches %u names, which cannot all become DST",
+		       s->o->names[0], f->count);
+}
+
 static int find_files(struct source *s)
 {
 	const struct source_opts *o = s->o;
@@ -199,8 +211,8 @@ static int find_files(struct source *s)
 		.rules = s->rules,
 	};
 
-	if (find_sources(o->names, o->count, o->expand, &s->found) || source_note_root_names(s) ||
-	    walk_new(&wo, &s->walk))
+	if (find_sources(o->names, o->count, o->expand, &s->found) || check_single_source(s) ||
+	    source_note_root_names(s) || walk_new(&wo, &s->walk))
 		return -1;
 	s->only = walk_is_one_file(s->walk);
 	removals_choose_time(s);

@@ -138,8 +138,8 @@ bool walk_merges(const struct walk_opts *o)
 		const char *path = o->found->paths[i].path;
 
 		name_last(path, name, sizeof name);
-		if (o->rules->relative || o->rules->no_target_dir || !*name ||
-		    strcmp(name, "..") == 0 || path[strlen(path) - 1] == '/')
+		if (o->rules->relative || !*name || strcmp(name, "..") == 0 ||
+		    path[strlen(path) - 1] == '/')
 			return o->rules->recursive || o->rules->relative;
 	}
 	return false;
