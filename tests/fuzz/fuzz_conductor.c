@@ -18,18 +18,34 @@
 #include "cmd/output/screen.h"
 #include "expect.h"
 
-enum { MEASURES = 1 << 0, BRINGS = 1 << 1, WANTS_SSH = 1 << 2, WANTS_TCP = 1 << 3, AGAIN = 1 << 4 };
+enum {
+	MEASURES = 1 << 0,
+	BRINGS = 1 << 1,
+	WANTS_SSH = 1 << 2,
+	WANTS_TCP = 1 << 3,
+	KEEPS_WARNING = 1 << 4,
+	THROUGH_HERE = 1 << 5,
+	IN_THE_CLEAR = 1 << 6
+};
 enum {
 	SOURCE_FAR = 1 << 0,
 	SINK_FAR = 1 << 1,
 	SOURCE_LISTENS = 1 << 2,
 	GREETED = 1 << 3,
-	QUIET = 1 << 4
+	QUIET = 1 << 4,
+	AT_DAEMON = 1 << 5 /* the end that listens */
 };
 enum { INPUT_MAX = 128 << 10 };
 
 int LLVMFuzzerInitialize(int *argc, char ***argv);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+/* Replaces the C library's function: the seeds contain this name. */
+int gethostname(char *name, size_t size)
+{
+	snprintf(name, size, "here");
+	return 0;
+}
+
 /* Replaces the function of cmd/conductor/detour.c, which starts ssh (-Wl,--wrap). */
 int __wrap_detour_open(const struct detour_way *w, struct detour **out);
 
@@ -55,7 +71,7 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
 
 int __wrap_detour_open(const struct detour_way *w, struct detour **out)
 {
-	expect(w->port > 0 && (w->from || w->to));
+	expect(w->daemon || (w->port > 0 && (w->from || w->to)));
 	*out = NULL;
 	return w->announce(w->ctx, w->port, "over ssh");
 }
@@ -65,7 +81,7 @@ static void link_begin(struct conductor *c, int i, const char *host, uint8_t whe
 	struct end_pipe *l = &c->pipes[i];
 
 	end_pipe_init(l);
-	end_pipe_set_host(l, host);
+	end_pipe_set_host(l, where & AT_DAEMON && i == c->listener ? "rdma://far/m" : host);
 	l->child.in = fcntl(nowhere, F_DUPFD_CLOEXEC, 0);
 	l->greeted = where & GREETED;
 	l->reused = c->job->measure;
@@ -119,13 +135,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	options.network.want = kind & WANTS_SSH   ? TRANSPORT_SSH
 			       : kind & WANTS_TCP ? TRANSPORT_TCP
 						  : TRANSPORT_AUTO;
+	options.network.encrypt = kind & IN_THE_CLEAR ? ENCRYPT_OFF : ENCRYPT_AUTO;
+	options.remote.through_here = kind & THROUGH_HERE;
 	options.output.quiet = where & QUIET;
 	options.network.timeout_ms = 1000;
+	measure.keeps_warning = kind & KEEPS_WARNING;
 	job.measure = kind & MEASURES ? &measure : NULL;
 	job.added = kind & BRINGS ? &added : NULL;
+	c.listener = where & SOURCE_LISTENS ? END_SOURCE : END_SINK;
 	link_begin(&c, END_SOURCE, where & SOURCE_FAR ? "user@source" : "", where);
 	link_begin(&c, END_SINK, where & SINK_FAR ? "sink" : "", where);
-	c.listener = where & SOURCE_LISTENS ? END_SOURCE : END_SINK;
 	conduct_one(&c, &in);
 	events_flush();
 	for (int i = 0; i < 2; i++)

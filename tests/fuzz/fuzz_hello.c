@@ -6,7 +6,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/sockios.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -15,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/cursor.h"
@@ -29,7 +29,9 @@ enum {
 	STAYS = 1 << 1,
 	BY_RDMA = 1 << 2,
 	LISTENER_BREAKS = 1 << 3,
-	NO_DESCRIPTOR = 1 << 4
+	NO_DESCRIPTOR = 1 << 4,
+	RESETS = 1 << 5,
+	DEVICE_IS_LOST = 1 << 6 /* of a listener that breaks */
 };
 enum {
 	CALLERS_MAX = 12,
@@ -38,7 +40,7 @@ enum {
 	INPUT_MAX = 16 << 10,
 	PEER_MS = 2,
 	LANE_MS = 1,
-	HEARD_MS = 100
+	TURNS = 3
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -46,6 +48,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static const struct lane_key key = {.secret = {1}};
 static int waiting[CALLERS_MAX], mine[CALLERS_MAX], knock;
 static atomic_int waiting_count; /* the porter's thread accepts callers, too */
+static atomic_uint turns; /* of that thread: how often it has found no more callers */
 static bool no_descriptor; /* for the next caller */
 static rlim_t descriptors;
 
@@ -59,6 +62,7 @@ int accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
 	expect(fd == knock);
 	if (waiting_count == 0) {
 		(void)!read(knock, &told, sizeof told);
+		turns++;
 		errno = EAGAIN;
 		return -1;
 	}
@@ -76,7 +80,7 @@ int accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
 /* These replace functions of lane/verbs (-Wl,--wrap), which have decoded the caller's request. */
 struct verbs_caller {
 	struct lane_private says;
-	bool breaks; /* no caller: the listener breaks */
+	bool breaks, lost; /* no caller: the listener breaks */
 };
 static struct verbs_caller knocking[CALLERS_MAX];
 static unsigned knocking_count;
@@ -88,6 +92,8 @@ int __wrap_verbs_next_caller(struct verbs_listener *v, struct verbs_caller **out
 const struct lane_private *__wrap_verbs_caller_request(const struct verbs_caller *c);
 void __wrap_verbs_refuse(struct verbs_caller *c);
 void __wrap_verbs_unlisten(struct verbs_listener *v);
+bool __wrap_verbs_listener_is_lost(const struct verbs_listener *v);
+bool __wrap_verbs_relisten(struct verbs_listener *v);
 
 int __wrap_getrlimit64(__rlimit_resource_t what, struct rlimit *to);
 /* Sets how many descriptors there are; strangers may use half of them. */
@@ -126,9 +132,23 @@ void __wrap_verbs_refuse(struct verbs_caller *c)
 	expect(c >= knocking && c < knocking + knocked);
 }
 
+/* Nobody else comes. */
 void __wrap_verbs_unlisten(struct verbs_listener *v)
 {
 	(void)v;
+	knocked = knocking_count;
+}
+
+bool __wrap_verbs_listener_is_lost(const struct verbs_listener *v)
+{
+	(void)v;
+	return knocked > 0 && knocking[knocked - 1].lost;
+}
+
+bool __wrap_verbs_relisten(struct verbs_listener *v)
+{
+	(void)v;
+	return true;
 }
 
 /* Composes what a caller sends. A signed hello has the bytes of the input and a valid signature. */
@@ -156,6 +176,7 @@ static void call_by_rdma(uint8_t what, const uint8_t *bytes, size_t len)
 	if (lane_private_decode(bytes, len, &c->says))
 		return;
 	c->breaks = what & LISTENER_BREAKS;
+	c->lost = what & DEVICE_IS_LOST;
 	if (what & SIGNED)
 		lane_token(&key, c->says.lane, c->says.epoch, c->says.token);
 	knocking_count++;
@@ -182,7 +203,15 @@ static void look_at(int fd)
 	expect(ioctl(fd, FIONREAD, &after) == 0 && after == before);
 }
 
-/* Makes a caller, and returns its end of the connection; -1 if it comes by RDMA. */
+/* Closes the caller's end with bytes unread, which resets the connection. */
+static int reset_caller(int theirs, int ours)
+{
+	expect(send(ours, "x", 1, 0) == 1);
+	close(theirs);
+	return -1;
+}
+
+/* Makes a caller, and returns its end of the connection; -1 if it has none. */
 static int call(struct reader *in)
 {
 	uint8_t what = take_u8(in), bytes[SIZE];
@@ -200,7 +229,7 @@ static int call(struct reader *in)
 	look_at(fds[0]);
 	waiting[waiting_count++] = fds[0];
 	no_descriptor = what & NO_DESCRIPTOR;
-	return fds[1];
+	return what & RESETS ? reset_caller(fds[1], fds[0]) : fds[1];
 }
 
 /* A porter whose listener is a mere event; accept4() above provides the callers. */
@@ -216,28 +245,37 @@ static struct porter *porter_at(int listener)
 	return p;
 }
 
-/* Whether there are callers or bytes that the porter has not read yet. */
-static bool is_unheard(int count)
+/* Ends the porter's thread when it has read all that came: it accepts a caller in the first of
+ * these turns, reads its bytes in the next one, and its end in the last. */
+static void hear_all(struct porter *p)
 {
-	int unread = 0, all = waiting_count + (knocked < knocking_count);
+	const struct timespec pause = {.tv_nsec = 100 * 1000};
 
-	for (int i = 0; i < count; i++) {
-		if (mine[i] >= 0 && ioctl(mine[i], SIOCOUTQ, &unread) == 0)
-			all += unread;
+	for (unsigned i = 0; i < TURNS; i++) {
+		unsigned before = turns;
+
+		raise_event(knock);
+		while (turns == before)
+			nanosleep(&pause, NULL);
 	}
-	return all > 0;
+	raise_event(p->stop);
+	worker_join(&p->worker);
 }
 
-static void let_lanes_in(struct porter *p, int count)
+static void let_lanes_in(struct porter *p)
 {
 	const struct porter_terms terms = {
 		.key = key, .peer = LANE_SOURCE, .lanes = 2, .depth = DEPTH, .block_size = SIZE};
 	struct caller c;
+	sigset_t timer, before;
 
+	/* libFuzzer's timer would end a poll(2) of the porter now and then. */
+	sigemptyset(&timer);
+	sigaddset(&timer, SIGALRM);
+	pthread_sigmask(SIG_BLOCK, &timer, &before);
 	expect(porter_open_lanes(p, &terms) == 0);
-	/* Wait for the porter, also on a busy machine. */
-	for (unsigned i = 0; i < HEARD_MS && is_unheard(count); i++)
-		poll(NULL, 0, 1);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	hear_all(p);
 	for (unsigned lane = 0; lane < 2; lane++) {
 		uint64_t until = clock_ms() + LANE_MS;
 
@@ -272,7 +310,7 @@ static void listen_for(uint8_t what, struct reader *in)
 	p = porter_at(knock);
 	p->admitted = what == LANES;
 	if (what == LANES)
-		let_lanes_in(p, count);
+		let_lanes_in(p);
 	else
 		let_peer_in(p);
 	porter_free(p);

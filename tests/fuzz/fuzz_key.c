@@ -7,6 +7,7 @@
 #include <openssl/core_names.h>
 #include <openssl/kdf.h>
 #include <openssl/params.h>
+#include <openssl/sha.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -129,6 +130,19 @@ static int read_file(uint8_t how, const uint8_t *text, size_t len, struct psk *k
 	return rc;
 }
 
+/* No key of a user is the one that everybody knows. */
+static void expect_unknown(int rc, const struct psk *key)
+{
+	static const char text[] = "sluice anonymous";
+	uint8_t hash[SHA256_DIGEST_LENGTH];
+	struct psk known;
+
+	psk_anonymous(&known);
+	expect(SHA256((const uint8_t *)text, sizeof text - 1, hash) != NULL);
+	expect(sizeof hash == sizeof known && memcmp(hash, &known, sizeof hash) == 0);
+	expect(rc != 0 || memcmp(key, &known, sizeof known) != 0);
+}
+
 static void expect_same(int rc, const struct psk *key, int other_rc, const struct psk *other)
 {
 	expect(rc == other_rc);
@@ -154,6 +168,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	rc = psk_from_text((const char *)text, len, &key);
 	if (rc)
 		expect_failure(OUT_USAGE, OUT_MEMORY);
+	expect_unknown(rc, &key);
 	if (how & RETURN)
 		text[len++] = '\r';
 	if (how & (NEWLINE | RETURN))

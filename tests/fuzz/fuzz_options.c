@@ -41,12 +41,30 @@ static void use_host(const struct options *o, const char *host)
 	expect(far.argc >= 2 && far.argc < FAR_ARGV_MAX && !far.argv[far.argc]);
 }
 
+static void use_url(const char *text)
+{
+	struct daemon_url u, listed;
+	const char *rest, *after;
+
+	if (!operand_is_daemon(text))
+		return;
+	if (operand_parse_daemon(text, &u, &rest)) {
+		expect_failure(OUT_USAGE, OUT_USAGE);
+		expect(operand_parse_listing(text, &listed, &after) || !listed.module[0]);
+		return;
+	}
+	expect(u.module[0] && rest >= text && rest <= text + strlen(text));
+	expect(operand_parse_listing(text, &listed, &after) == 0 && after == rest);
+	expect(memcmp(&u, &listed, sizeof u) == 0);
+}
+
 static void use_operand(const struct options *o, const char *text)
 {
 	struct operand t;
 	unsigned port;
 	int fd;
 
+	use_url(text);
 	if (operand_parse(text, &t) == 0) {
 		expect(strlen(t.host) < sizeof t.host && t.path);
 		expect(!strpbrk(t.host, " \t\n") && t.host[0] != '-');

@@ -46,7 +46,8 @@ static struct channel *channel_saying(const uint8_t *bytes, size_t len, size_t p
 	return ch;
 }
 
-static void expect_bounds(const struct source_opts *from, const struct sink_opts *to)
+/* size: of the input, in which each name has a frame of 8 bytes or more. */
+static void expect_bounds(const struct source_opts *from, const struct sink_opts *to, size_t size)
 {
 	struct modes *m;
 
@@ -56,6 +57,7 @@ static void expect_bounds(const struct source_opts *from, const struct sink_opts
 	expect(orders.m.lanes <= LANE_COUNT_MAX && orders.m.depth <= LANE_DEPTH_MAX);
 	expect(orders.m.block_size == 0 ||
 	       (orders.m.block_size >= LANE_BLOCK_MIN && orders.m.block_size <= LANE_BLOCK_MAX));
+	expect(orders_bytes(&orders) <= size);
 	expect(from->rules->digest < CONTENT_DIGESTS);
 	if (modes_parse(from->rules->chmod, &m) == 0)
 		modes_free(m);
@@ -177,7 +179,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		struct source_opts from = orders_source_opts(&orders);
 		struct sink_opts to = orders_sink_opts(&orders);
 
-		expect_bounds(&from, &to);
+		expect_bounds(&from, &to, size);
 		expect_guest();
 	}
 	answer(ch, peer);
