@@ -427,6 +427,12 @@ def add_kills(rng, case):
         case.fault["again"] = [some_kill(rng) for _ in range(rng.choice([1, 1, 1, 2]))]
 
 
+def add_moment(rng, case):
+    """Lets a source change when rdcp opens it, or when it first reads it; else it changes after some time."""
+    if (case.fault or {}).get("kind") == "change":
+        case.fault["when"] = rng.choice(["time", "open", "read", "read"])
+
+
 def some_kill(rng):
     return {"who": rng.choice(["all", "rdcp", "end"]), "after": rng.random() ** 2 * .05}
 
@@ -481,4 +487,5 @@ def generate(seed):
     add_kills(random.Random("%d kills" % seed), case)
     add_daemon(random.Random("%d daemon" % seed), case)
     add_pair(random.Random("%d pair" % seed), case)
+    add_moment(random.Random("%d moment" % seed), case)
     return case

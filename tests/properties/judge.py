@@ -5,8 +5,8 @@ changed."""
 
 import os
 
-from model import below_any
-from world import below, is_ours
+from model import IS_STREAM, below_any
+from world import below, is_ours, size_of
 
 ALWAYS = ("kind", "text", "content", "mode", "mtime", "uid", "gid")
 KINDS = {"mtime": "time", "uid": "owner", "gid": "owner", "text": "content", "kind": "type"}
@@ -58,6 +58,44 @@ def exact(model, after, code):
         else:
             compare_nodes(path, want[path], got[path], found)
     check_links(model, want, got, found)
+    return found
+
+
+def status(model, after, code, failures):
+    """Judges the exit status of a run that a fault may have ended with one of failures. With any other, the run is
+    as if there had been no fault."""
+    if code not in failures:
+        return exact(model, after, code)
+    if code in (11, 23) and code not in model.codes and not model.inexact and not exact(model, after, min(model.codes)):
+        return [("exit", "exit status %s, but nothing failed" % code)]
+    return []
+
+
+PIPE_ROOM = 65536   # what a pipe holds, and what its reader takes at once
+
+
+# "A device, a FIFO or standard output as DST is written in place, never removed and never replaced." "rdcp refuses
+# (1) a device, a FIFO or a descriptor as DST": with --remove-source-files.
+def stream(model, before, after, code, takes, got):
+    """Judges a copy of the file f to a device or, if takes is not None, to a pipe from which somebody reads that
+    many bytes. got: the content that was read."""
+    found, node = [], before["f"]
+    want = model.codes
+    if model.refused is None or model.refused == IS_STREAM:
+        want = {1} if model.o.get("remove-source-files") else {0}
+    skips = model.o.get("ignore-existing") or model.o.get("update")     # the target may be newer
+    if want == {0} and takes is not None and takes < size_of(node.content):
+        must_fail = size_of(node.content) > takes + 2 * PIPE_ROOM and not skips
+        want = {11} if must_fail else {0, 11}
+    elif code == 0 and takes is not None and got != node.content and not (skips and size_of(got) == 0):
+        found.append(("content", "the pipe got %s, expected %s" % (got, node.content)))
+    if code not in want:
+        found.append(("exit", "exit status %s, expected %s" % (code, sorted(want))))
+    for path in sorted(set(before) | set(after)):
+        if path not in before or path not in after:
+            found.append(("source-gone" if path == "f" else "extra", "%s: is gone, or is there" % path))
+        else:
+            compare_nodes(path, before[path].copy(mtime=before[path].mtime if path == "f" else None), after[path], found)
     return found
 
 

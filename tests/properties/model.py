@@ -30,7 +30,8 @@ class Item:
 
 
 NAME_MAX = 255
-IS_BACKUP_DIR = "it is --backup-dir"
+IS_BACKUP_DIR, IS_STREAM = "it is --backup-dir", "DST is a device"
+CHANGED, VANISHED, NOT_REMOVED = "it changed while it was read", "it vanished", "it changed before it was removed"
 MOVE_MARKER = ".sluice.marker.000000006d6f7665"
 
 
@@ -43,9 +44,11 @@ class Refused(Exception):
 
 
 class Model:
-    def __init__(self, case, state, unfinished=()):
-        """unfinished: directories that an earlier run of this command made and did not finish."""
+    def __init__(self, case, state, unfinished=(), faulty=()):
+        """unfinished: directories that an earlier run of this command made and did not finish. faulty: {path of
+        a source file: CHANGED, VANISHED or NOT_REMOVED}, what another process makes of it during the run."""
         self.case, self.o, self.unfinished = case, case.options, set(unfinished)
+        self.faulty, self.unremoved = dict(faulty), []
         self.leftovers = {p: n for p, n in state.items() if is_ours(p)}
         self.before = {p: n for p, n in state.items() if not is_ours(p)}
         self.after = {p: n.copy() for p, n in self.before.items()}
@@ -239,7 +242,7 @@ class Model:
         self.relative = bool(self.o.get("relative")) and not (
             len(roots) == 1 and "/" not in rest and roots[0][2] is not None and roots[0][2].kind != "dir")
         if self.top.startswith("/"):
-            raise Refused("a device", 0, 1)
+            raise Refused(IS_STREAM, 0, 1)
         text = self.case.target[1]
         top = text.rstrip("/")
         self.top = self.resolve_links(top)
@@ -578,6 +581,10 @@ class Model:
     def fail(self, path, why):
         self.failed.append((path, why))
 
+    # "Files that vanished from the source do not count as failed here."
+    def any_broken(self):
+        return any(why != VANISHED for _, why in self.failed)
+
     # ---- storing -------------------------------------------------------------------------------
 
     # "-H: Keep hard links among the files of all trees and other SRCs that are on one host"
@@ -698,6 +705,12 @@ class Model:
             self.fail(item.path, "can't be read")
             item.fate = "stays"
             return
+        # "A file that shrinks, or gets a new modification time at the same size, is an error". "The target keeps its
+        # old content."
+        if compared and self.faulty.get(item.path) in (CHANGED, VANISHED):
+            self.fail(item.path, self.faulty[item.path])
+            item.fate = "stays"
+            return
         if what == "same" and old.content != item.node.content:
             item.fate = "stays"
             item.same_by_time = True
@@ -747,6 +760,8 @@ class Model:
     def may_replace(self, item, old):
         if os.path.dirname(item.dest) != self.top and item.dest != self.top:
             return True
+        if old is not None and old.kind == "dir" and item.group:
+            self.inexact = "a hard link where a directory is, without -r"
         readonly = old is not None and old.kind == "file" and self.case.uid and not old.mode & 0o200
         if readonly or (old is not None and old.kind == "dir"):
             self.fail(item.path, "its target may not be written")
@@ -932,7 +947,7 @@ class Model:
     # were copied." "excluded files stay" "If a directory of SRC could not be read, or a file could not be copied,
     # rdcp reports this and deletes nothing." "While this marker exists, the same command deletes nothing."
     def delete_rest(self):
-        if self.failed or self.continues_move():
+        if self.any_broken() or self.continues_move():
             return
         gone = []
         for dir in sorted(self.copied):
@@ -1106,10 +1121,14 @@ class Model:
             if self.before.get(item.path) is not None and self.before[item.path].kind == "link" and item.node.kind == "file":
                 self.link_fates.add(fate)
                 fate = "stays"
+            # "--remove-source-files removes a source file only if it is still the file that was read."
+            if fate != "stays" and self.faulty.get(item.path) == NOT_REMOVED:
+                self.unremoved.append(item.path)
+                fate = "stays"
             self.fates[item.path] = fate
         # "with --backup, FILE~, if a file failed and FILE stays too"
         for path, fate in self.fates.items():
-            if self.failed and fate == "gone" and self.looks_like_backup(path):
+            if (self.failed or self.unremoved) and fate == "gone" and self.looks_like_backup(path):
                 original = path[:-len(self.suffix)]
                 if original in self.before and self.fates.get(original, "stays") != "gone":
                     self.fates[path] = "either"
@@ -1140,10 +1159,16 @@ class Model:
     def settle_code(self, roots):
         single = len(roots) == 1 and not (roots[0][2] is not None and roots[0][2].kind == "dir" and
                                           (self.recursive or self.o.get("files-from")))
-        if not self.failed:
+        if not self.any_broken():
             unremoved = {11} if single else {23}
+            # "If all failed files are files that vanished from the source after they had been found, the exit
+            # status is 24."
+            if self.failed:
+                self.codes = {24}
             # "If there were more and nothing failed, exit with 25."
-            if "gone" in self.link_fates and not self.o.get("dry-run"):
+            if self.unremoved and not self.o.get("dry-run"):
+                self.codes = {42} if single else {23}
+            elif "gone" in self.link_fates and not self.o.get("dry-run"):
                 self.codes = unremoved
             elif "either" in self.link_fates and not self.o.get("dry-run"):
                 self.codes = self.codes | unremoved
@@ -1151,7 +1176,7 @@ class Model:
                 self.codes = self.codes | {23, 24}
             return
         if single:
-            self.codes = {3} if self.failed[0][1] == "missing" else {11, 23}
+            self.codes = {3} if self.failed[0][1] == "missing" else {42} if self.failed[0][1] == CHANGED else {11, 23}
             if "its host" in self.failed[0][1]:
                 self.codes = {5}
         else:
@@ -1178,7 +1203,7 @@ class Model:
             return {5}
         if sum(host == first for host, _, _ in roots) > 1:
             return {23}
-        return {3} if why[0] == "missing" else {11, 23}
+        return {3} if why[0] == "missing" else {23, 42} if why[0] == CHANGED else {11, 23}
 
 
 def below_any(path, tops):
@@ -1224,4 +1249,4 @@ def translated(pattern, wild):
     return out
 
 
-__all__ = ["Model", "stat"]
+__all__ = ["CHANGED", "IS_STREAM", "NOT_REMOVED", "VANISHED", "Model", "stat"]

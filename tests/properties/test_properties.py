@@ -15,11 +15,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
 import generate     # noqa: E402
+import judge    # noqa: E402
 import names    # noqa: E402
 from known import KNOWN     # noqa: E402
 from model import Model, matches    # noqa: E402
 from trial import attempt, programs     # noqa: E402
-from world import printable     # noqa: E402
+from world import Node, printable     # noqa: E402
 
 SHARE = 400
 AT_ONCE = 20
@@ -65,6 +66,19 @@ def test_seed_determines_the_case():
         one, two = generate.generate(seed), generate.generate(seed)
         assert one.words() == two.words() and repr(sorted(one.world.items())) == repr(sorted(two.world.items()))
         assert one.names == two.names and one.fault == two.fault
+
+
+def test_exit_status_of_a_fault_is_judged():
+    """A run may exit with what its fault causes, or as without the fault; then the model has to be met."""
+    case = generate.Case(0)
+    case.options, case.sources = {"recursive": True}, [("", "s1/")]
+    state = {"s1": Node("dir", mode=0o755), "s1/a": Node("file", "a:8"), "t": Node("dir", mode=0o755)}
+    model = Model(case, state)
+    done = {p: n.copy() for p, n in model.after.items()}
+    for code, after, failures, want in ((0, done, {44}, []), (44, state, {44}, []), (0, state, {44}, ["missing"]),
+                                        (23, state, {44}, ["exit", "missing"]), (23, state, {11, 23}, []),
+                                        (23, done, {11, 23}, ["exit"]), (-9, state, {44}, ["exit", "missing"])):
+        assert [k for k, _ in judge.status(model, after, code, failures)] == want
 
 
 def test_patterns_of_odd_names_match_only_them():

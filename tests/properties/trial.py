@@ -3,7 +3,6 @@
 runs the command again."""
 
 import ctypes
-import errno
 import fcntl
 import os
 import pathlib
@@ -19,6 +18,7 @@ import time
 import judge
 import names
 import world
+from change import Change
 from generate import NOBODY, Case
 from model import Model
 
@@ -67,7 +67,7 @@ class Trial:
         self.root = self.home + "/root"
         self.aside = tempfile.mkdtemp(prefix="sluice-properties-", dir=base)    # stderr, rules, --failed and --log-file
         self.mounted = False
-        self.versions, self.changed, self.need = {}, set(), []
+        self.need, self.change = [], None
 
     def close(self):
         if self.mounted:
@@ -206,77 +206,6 @@ class Trial:
             except ProcessLookupError:
                 pass
 
-    def change(self):
-        """Changes a source during the run."""
-        time.sleep(self.fault["after"])
-        path, how = self.fault["path"], self.fault["how"]
-        at = os.path.join(self.root, path)
-        try:
-            st = os.lstat(at)
-            new = self.new_content(how)
-            if how == "append":
-                fd = os.open(at, os.O_WRONLY | os.O_APPEND)
-                os.write(fd, b"more")
-                os.close(fd)
-            elif how == "shrink":
-                os.truncate(at, st.st_size // 2)
-            elif how == "touch":
-                os.utime(at)
-            elif how == "rewrite":
-                fd = os.open(at, os.O_WRONLY)
-                os.write(fd, world.bytes_of(new))
-                # A write sets the time when it begins: a file that is opened during the only write, and read before
-                # its end, does not seem to change.
-                os.utime(fd)
-                os.close(fd)
-            elif how == "replace":
-                os.rename(self.aside + "/incoming", at)
-                self.need.append(frozenset([new]))
-            elif how == "unlink":
-                os.unlink(at)
-            elif how == "chmod":
-                os.chmod(at, 0o604)
-            elif how == "link":
-                os.link(at, at + "+")
-        except FileNotFoundError:
-            self.log.append("nothing to change")
-        except OSError as e:
-            if e.errno != errno.ENAMETOOLONG:   # of a new link
-                raise
-
-    def new_content(self, how):
-        old = self.old_content
-        size = world.size_of(old)
-        if how == "append":
-            return world.name_of(world.bytes_of(old) + b"more")
-        if how == "shrink":
-            return world.name_of(world.bytes_of(old)[:size // 2])
-        if how in ("rewrite", "replace"):
-            return world.register("new:%d" % size)
-        return old
-
-    def prepare_change(self, before):
-        """Records for the judge which contents the changed source may have."""
-        path, how = self.fault["path"], self.fault["how"]
-        node = before[path]
-        self.old_content = node.content
-        full = world.bytes_of(node.content)
-        for data in (full + b"more", full[:len(full) // 2]):
-            world.CONTENTS.setdefault(world.fingerprint(data), "changed %s:%d" % (path, len(data)))
-        new = self.new_content(how)
-        names = [p for p, n in before.items() if n.ino == node.ino and n.kind == "file"]
-        self.changed.update(names + [path + "+"])
-        for name in names:
-            self.versions[name] = {new, node.content}
-        if how == "replace":
-            world.write(self.aside + "/incoming", new)
-            os.chmod(self.aside + "/incoming", 0o644)
-        gone = frozenset([node.content])
-        if how in ("append", "shrink", "rewrite"):
-            self.need = [gone | {new} if some == gone else some for some in self.need]
-        elif how in ("replace", "unlink") and len(names) == 1:
-            self.need = [some for some in self.need if some != gone]
-
     def fill_disk(self, more):
         st = os.statvfs(self.root)
         used = (st.f_blocks - st.f_bfree) * st.f_frsize
@@ -285,7 +214,6 @@ class Trial:
     def read_pipe(self):
         """Starts a thread that reads some of the pipe."""
         fd = os.open(os.path.join(self.root, "pipe"), os.O_RDONLY | os.O_NONBLOCK)
-        self.pipe_end = fd
         fcntl.fcntl(fd, fcntl.F_SETFL, 0)
 
         def pump():
@@ -300,8 +228,9 @@ class Trial:
                         break
                     continue
                 left -= len(got)
+                self.got += got
             os.close(fd)
-        self.stop = threading.Event()
+        self.stop, self.got = threading.Event(), b""
         thread = threading.Thread(target=pump)
         thread.start()
         return thread
@@ -330,7 +259,8 @@ class Trial:
         before = world.read(self.root, BESIDE)
         self.need = judge.contents_of(case, before)
         if self.fault.get("kind") == "change":
-            self.prepare_change(before)
+            self.change = Change(self, before)
+            self.need = self.change.needs(self.need)
         return before
 
     def run(self):
@@ -345,44 +275,56 @@ class Trial:
             self.fill_disk(self.fault["bytes"])
         if kind == "stream" and case.target[1] == "pipe":
             thread = self.read_pipe()
-        proc = self.start("stall:lane=0,block=0,ms=%d" % self.fault["ms"] if kind == "change" else "")
-        if kind == "change":
-            thread = threading.Thread(target=self.change)
-            thread.start()
+        stall = self.change and not self.change.prepare()
+        proc = self.start("stall:lane=0,block=0,ms=%d" % self.fault["ms"] if stall else "")
+        if self.change:
+            self.change.start()
         if kind == "kill":
             self.kill(proc, self.fault)
         code = self.wait_for_end(proc)
+        if self.change:
+            self.change.finish()
         if thread:
-            if kind == "stream":
-                self.stop.set()
+            self.stop.set()
             thread.join()
         after = world.read(self.root, BESIDE)
         self.found += judge.lost(self.need, after) + judge.lost_backups(model, before, after, kind == "change")
         if kind == "stream":
-            if "f" not in after:
-                self.found.append(("source-gone", "f: is removed, although no regular file has its content"))
+            piped = case.target[1] == "pipe"
+            self.found += judge.stream(model, before, after, code, self.fault["takes"] if piped else None,
+                                       world.name_of(self.got) if piped else None)
             return
         if kind in ("kill", "change", "full"):
-            self.found += min((self.within_bounds(m, before, after, code) for m in self.views(before)), key=len)
+            self.found += min((self.judge_fault(m, before, after, code) for m in self.views()), key=len)
             if kind == "full":
                 mount("none", self.home, "tmpfs", MS_REMOUNT, "size=1g")
-                if code == 0:
-                    self.found += judge.exact(model, after, code)
-            if kind == "kill" and code == 0:
-                self.found += judge.exact(model, after, code)
             if not self.found:
                 self.run_again(before, after)
         else:
             self.found += judge.exact(model, after, code)
 
-    def views(self, before):
-        """Models of what the run may have found: with and without a file that vanished."""
-        yield self.model
-        if self.fault.get("how") == "unlink":
-            yield Model(self.case, {p: n for p, n in before.items() if p != self.fault["path"]})
+    def views(self):
+        return self.change.views() if self.change else [self.model]
+
+    def judge_fault(self, model, before, after, code):
+        found = self.within_bounds(model, before, after, code)
+        if self.fault["kind"] == "change":
+            return found + judge.exact(model, after, code)
+        return found + judge.status(model, after, code, self.codes_of_fault(self.fault))
+
+    def codes_of_fault(self, plan):
+        """The exit statuses that the manual gives a run that was killed, or that found no space."""
+        several = {23} if len({h for h, _ in self.case.sources}) > 1 else set()     # "one of several hosts failed"
+        if plan.get("who") == "end":
+            # "Could not start: … the far end is missing", "The peer was lost, or did not confirm the result."
+            return {5, 44} | several
+        if plan.get("who"):
+            return {-signal.SIGKILL}
+        return {11, 23}     # "A file could not be read or written.", "Some files failed"
 
     def within_bounds(self, model, before, after, code):
-        found = judge.bounds(model, before, after, code, self.versions, self.changed)
+        change = self.change
+        found = judge.bounds(model, before, after, code, *((change.versions, change.paths) if change else ({}, set())))
         return found + (judge.deletions_after_failure(model, before, after, code) if self.fault["kind"] != "kill" else [])
 
     def run_again(self, before, state):
@@ -428,7 +370,8 @@ class Trial:
                     found += judge.lost_backups(earlier, old, after)
         if killed:
             found += self.within_bounds(model, state, after, code)
-        if not killed or code == 0:
+            found += judge.status(model, after, code, self.codes_of_fault(killed))
+        else:
             found += judge.exact(model, after, code)
         return found
 

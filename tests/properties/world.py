@@ -140,12 +140,19 @@ def read(root, beside=()):
 
 
 def read_node(path, root):
+    node = read_metadata(path, root)
+    if node.kind == "file":
+        with open(path, "rb") as f:
+            node.content = name_of(f.read())
+    return node
+
+
+def read_metadata(path, root):
+    """All but the content of a file."""
     st = os.lstat(path)
     node = Node("dir", None, stat.S_IMODE(st.st_mode), st.st_mtime_ns, st.st_uid, st.st_gid)
     if stat.S_ISREG(st.st_mode):
         node.kind = "file"
-        with open(path, "rb") as f:
-            node.content = name_of(f.read())
         node.ino = st.st_ino
     elif stat.S_ISLNK(st.st_mode):
         node.kind = "link"
