@@ -117,8 +117,9 @@ def test_a_hundred_new_connections_a_second(daemon, calm, tmp_path, what, addres
             time.sleep(.05)
     finally:
         flood.end()
-    print("%d connections; %d clients were served" % (flood.made, served))
+    print("%d clients were served" % served)
     assert served > 0
+    flood.expect_rate(least=RATE / 4)
     wait_until(lambda: daemon.children() == [])
 
 
@@ -140,4 +141,5 @@ def test_lanes_do_not_wait_for_processes(bench, tmp_path):
             assert run.wait() == 0, run.errors()
         finally:
             flood.end()
+    flood.expect_rate(least=RATE / 4)
     assert "lane 0" in run.errors() and (tmp_path / "rw" / "in").read_bytes() == bytes(1 << 20), run.errors()

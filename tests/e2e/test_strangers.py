@@ -66,6 +66,7 @@ def test_sender_is_admitted_among_a_crowd(bench, tmp_path, what, addresses):
     finally:
         flood.end()
     assert served > 0
+    flood.expect_rate()
 
 
 def test_idle_connections_up_to_the_descriptor_limit(bench, tmp_path):
