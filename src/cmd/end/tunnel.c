@@ -11,8 +11,8 @@
 #include "base/io.h"
 
 /* When a side has ended, what is left has LAST_MS. If all of it has been read, the receiver must
- * take some each STALL_MS. */
-enum { TUNNEL_BYTES = 128 << 10, STALL_MS = 1000, LAST_MS = 30000 };
+ * take some each STALL_MS. A process that reads no more must say something each DEAF_MS, or end. */
+enum { TUNNEL_BYTES = 128 << 10, STALL_MS = 1000, DEAF_MS = 2000, LAST_MS = 30000 };
 
 struct flow {
 	size_t start, end;
@@ -89,7 +89,7 @@ static void read_peer(struct tunnel *t)
 
 static void limit_stall(struct tunnel *t)
 {
-	t->stall_ms = clock_ms() + (t->ended ? STALL_MS : LAST_MS);
+	t->stall_ms = clock_ms() + (t->ended ? STALL_MS : t->deaf ? DEAF_MS : LAST_MS);
 }
 
 /* Counts n bytes as delivered. */
@@ -125,6 +125,7 @@ static void write_output(struct tunnel *t)
 	} else if (n < 0 && errno == EPIPE) {
 		/* The other process ends. What it says last, such as why, may still be to come. */
 		t->deaf = true;
+		limit_stall(t);
 	} else if (n < 0 && errno != EAGAIN && errno != EINTR) {
 		fail_as(OUT_SOCKET, "pass on what was received: %m");
 		keep_failure(t);
@@ -176,11 +177,18 @@ static void wait_for_tunnel(struct tunnel *t)
 
 static bool is_late(struct tunnel *t)
 {
-	if ((t->ended || t->gone) && !t->stall_ms) {
+	if ((t->ended || t->gone || t->deaf) && !t->last_ms) {
 		limit_stall(t);
 		t->last_ms = clock_ms() + LAST_MS;
 	}
-	return t->stall_ms && (clock_left(t->stall_ms) == 0 || clock_left(t->last_ms) == 0);
+	if (!t->last_ms || (clock_left(t->stall_ms) && clock_left(t->last_ms)))
+		return false;
+	if (t->deaf && !t->ended && !t->gone) {
+		errno = EPIPE;
+		fail_as(OUT_SOCKET, "pass on what was received: %m");
+		keep_failure(t);
+	}
+	return true;
 }
 
 static void step_tunnel(struct tunnel *t)
@@ -189,7 +197,7 @@ static void step_tunnel(struct tunnel *t)
 		read_input(t);
 	if (!t->ended && is_flow_empty(&t->from_peer))
 		read_peer(t);
-	if (!is_flow_empty(&t->from_peer))
+	if (!is_flow_empty(&t->from_peer) && !t->deaf)
 		write_output(t);
 	if (t->deaf)
 		t->from_peer.start = t->from_peer.end = 0;

@@ -14,13 +14,16 @@
 #include <sys/socket.h>
 #include <unistd.h>
 #include <cmocka.h>
+#undef fail
 #include "base/clock.h"
+#include "base/fail.h"
 
 enum { LONG_ENOUGH_MS = 200 };
 
 struct carried {
 	struct channel *ch;
 	int in, out, rc;
+	struct failure failure;
 };
 
 static void *carry(void *arg)
@@ -28,6 +31,7 @@ static void *carry(void *arg)
 	struct carried *c = arg;
 
 	c->rc = tunnel_run(c->ch, "", 0, c->in, c->out);
+	c->failure = *failed();
 	return NULL;
 }
 
@@ -74,6 +78,17 @@ static void last_words_arrive_after_the_reader_left(void **state)
 	assert_int_equal(carried.rc, 0);
 	assert_int_equal(read(net[1], got, sizeof got), 7);
 	assert_memory_equal(got, "verdict", 7);
+}
+
+/* An end that reads no more, and neither speaks nor ends. */
+static void an_end_that_is_stuck_does_not_hold_it(void **state)
+{
+	(void)state;
+	pthread_join(thread, NULL);
+	assert_int_equal(carried.rc, -1);
+	assert_int_equal(carried.failure.code, OUT_SOCKET);
+	assert_string_equal(carried.failure.text, "pass on what was received: Broken pipe");
+	close(from_end[1]);
 }
 
 /* Writes to the tunnel until it takes nothing more. Returns how much it took. */
@@ -128,6 +143,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(last_words_arrive_after_the_reader_left,
 						start_tunnel, close_net),
+		cmocka_unit_test_setup_teardown(an_end_that_is_stuck_does_not_hold_it, start_tunnel,
+						close_net),
 		cmocka_unit_test_setup_teardown(a_peer_that_takes_nothing_does_not_hold_it,
 						start_tunnel, close_net),
 		cmocka_unit_test_setup_teardown(a_peer_that_takes_late_gets_all, start_tunnel,
