@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file system on which files can share blocks, for the scenarios that need one."""
+"""Mounts: a file system on which files can share blocks, for the scenarios that need one, and a /dev/shm for one process."""
 
 import atexit
 import ctypes
@@ -11,6 +11,7 @@ from sites import scratch
 
 CLONE_NEWNS = 0x20000
 SIZE = 1 << 30
+SHARED_MEMORY = "/dev/shm"
 
 
 def run(*words):
@@ -19,14 +20,30 @@ def run(*words):
         raise OSError(r.stderr.strip() or "%s: %d" % (words[0], r.returncode))
 
 
-def mount_disk():
-    """Mounts a new btrfs, and returns its directory. OSError: not possible here. The mount is in a namespace of this
-    process, so that it ends with this process and its children."""
+def unshare_mounts():
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.unshare(CLONE_NEWNS):
         raise OSError(ctypes.get_errno(), "unshare: " + os.strerror(ctypes.get_errno()))
     run("mount", "--make-rprivate", "/")
-    at = tempfile.mkdtemp(prefix="sluice-sweep-disk-", dir=scratch())
+
+
+def own_shared_memory():
+    """Gives this process and its children a /dev/shm that no other process sees. The directories in which only they make
+    anything: none, where that is not possible."""
+    try:
+        unshare_mounts()
+        run("mount", "-t", "tmpfs", "-o", "mode=1777", "tmpfs", SHARED_MEMORY)
+    except OSError:
+        return ()
+    return (SHARED_MEMORY,)
+
+
+def mount_disk():
+    """Mounts a new btrfs, and returns its directory. OSError: not possible here. The mount is in a namespace of this
+    process, so that it ends with this process and its children."""
+    unshare_mounts()
+    # own_shared_memory() hides what is in /dev/shm.
+    at = tempfile.mkdtemp(prefix="sluice-sweep-disk-", dir=os.environ.get("SLUICE_SWEEP_DIR"))
     atexit.register(leave, at)
     with tempfile.NamedTemporaryFile(dir=scratch()) as image:
         image.truncate(SIZE)

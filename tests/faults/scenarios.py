@@ -39,11 +39,12 @@ def put(path, data, at=NEW, mode=0o644):
 
 class Scenario:
     """loose: paths that a failed run may leave in any state, such as the output of a command.
+    varies: the same, and the content is another one in each run, as that of a log or a key.
     adapter: a personality of tests/simverbs.
     faults: SLUICE_FAULT of all programs.
     shares: needs a file system on which files can share blocks."""
 
-    name, streams, loose, key = "", False, (), KEY
+    name, streams, loose, varies, key = "", False, (), (), KEY
     serves = False  # the first command is a daemon, which outlives the second one
     adapter, transport, faults = None, "tcp", None
     shares = False
@@ -363,7 +364,7 @@ Copy("backup-pull", ["-a", "--backup-dir=aside", "--verify", "--delete", "far:s/
 Copy("checksum-push", ["-a", "--checksum", "--itemize-changes", "-v", "s/", "far:t"], few_over)
 Copy("inplace-pull", ["-r", "--inplace", "--print-digest=md5", "far:s/f", "t/f"], one_file, loose=("t/f",))
 Copy("listed-push", ["-a", "--files-from=list", "--exclude-from=rules", "--log-file=log", "--failed=failed", "s",
-                     "far:t"], listed, loose=("log", "failed"))
+                     "far:t"], listed, loose=("failed",), varies=("log",))
 Copy("update-local", ["-aH", "--update", "--fsync", "--progress=1", "s/", "t"], few_over)
 Copy("pattern-pull", ["-r", "far:s/*", "t"], few_over)
 Copy("ssh-push", ["--transport=ssh", "-a", "s/", "far:t"], few_over)
@@ -498,7 +499,7 @@ def opened(top):
 Copy("told-push", ["-v", "--json", "-z", "--encrypt=on", "s/f", "far:t/f"], text_file)
 Copy("rekey-push", ["--encrypt=on", "--lanes=1", "s/f", "far:t/f"], one_file, faults="rekey:by=300000")
 Copy("slow-push", ["--json", "s/f", "far:t/f"], one_file, faults="stall:lane=0,block=1,ms=1500")
-Copy("failed-json", ["-r", "--json", "--log-file=log", "s/", "missing", "t"], few_over, codes=(23,), loose=("log",))
+Copy("failed-json", ["-r", "--json", "--log-file=log", "s/", "missing", "t"], few_over, codes=(23,), varies=("log",))
 Copy("move-push", ["-a", "--delete", "--remove-source-files", "s/", "far:t"], moved, removes=True, deletes=True)
 Copy("move-pull", ["-a", "--delete", "--remove-source-files", "far:s/", "t"], moved, removes=True, deletes=True)
 Copy("acl-push", ["-rX", "s/", "far:t"], attributed)
@@ -761,12 +762,12 @@ Configured("config-modules-json", ["--json", "rdma:alice@"], few, **LISTING)
 # The file b is more than a session may store, or nothing may be stored at all.
 Configured("config-most", ["-a", "s/", "rdma:alice@t/"], as_nobody(few_over), most="300k", codes=(0, 23))
 Configured("config-full", ["-a", "s/", "rdma:alice@t/"], as_nobody(few_over), free="1000T", codes=(0, 23))
-Reloaded("config-reload", ["-a", "s/", "rdma:alice@t/"], as_nobody(few_over), loose=("pid", "conf", "conf.new"))
+Reloaded("config-reload", ["-a", "s/", "rdma:alice@t/"], as_nobody(few_over), loose=("conf", "conf.new"), varies=("pid",))
 Checking("config-check", [], few)
 Wrong("config-wrong", [], few, codes=(1,))
-Alone("daemon-alone", ["-r", "s/", "rdma:upload/"], few_over, loose=("client.key",))
-Printing("daemon-key", ["--make-key=t/new"], few, loose=("t/new",))
-Printing("daemon-user", ["--secrets=t/new", "--make-key=alice"], few, loose=("t/new",))
+Alone("daemon-alone", ["-r", "s/", "rdma:upload/"], few_over, varies=("client.key",))
+Printing("daemon-key", ["--make-key=t/new"], few, varies=("t/new",))
+Printing("daemon-user", ["--secrets=t/new", "--make-key=alice"], few, varies=("t/new",))
 
 
 class Stream(Scenario):
@@ -900,7 +901,7 @@ class Stranger(Files):
 
 @add
 class MakeKey(Scenario):
-    name, loose = "make-key", ("new-key",)
+    name, varies = "make-key", ("new-key",)
 
     def make(self, top):
         os.mkdir(top + "/s")
@@ -913,7 +914,7 @@ class MakeKey(Scenario):
 class Printed(MakeKey):
     """What rdcp prints about itself."""
 
-    loose = ()
+    varies = ()
 
     def __init__(self, name, word):
         self.name, self.word = name, word
@@ -986,7 +987,7 @@ class Bench(Scenario):
 class BenchMade(Bench):
     """rdbench makes the file that it reads, and a page with its figures."""
 
-    name, words, loose = "bench-made", ("--source=s", "--target=t", "--json", "--plot=plot.svg"), ("plot.svg",)
+    name, words, varies = "bench-made", ("--source=s", "--target=t", "--json", "--plot=plot.svg"), ("plot.svg",)
     shares = True
 
 

@@ -113,6 +113,59 @@ def test_broken_promise_is_found(expected, kind, script):
     assert kind in found(expected, script, deletes=True)
 
 
+COLOUR = "%s -c 'import os, sys; os.setxattr(sys.argv[1], \"user.colour\", b\"red\")'" % sys.executable
+
+
+@pytest.mark.parametrize("kind, change", [("mode", "chmod 600"), ("mtime", "touch"), ("xattrs", COLOUR),
+                                          *([("owner", "chown 7")] if os.geteuid() == 0 else [])])
+@pytest.mark.parametrize("path, script", [
+    ("t/f", ""), ("t/f", "cp -p s/f t/f; "), ("t/extra", ""), ("t/g", "cp -p s/g t/g; "), ("s/f", ""), ("s", ""), ("t", "")])
+def test_metadata_that_is_neither_old_nor_new_is_found(expected, kind, change, path, script):
+    changes = kind != "mtime" or path not in ("s", "t")
+    assert found(expected, "%s%s %s; %s" % (script, change, path, FULL)) == ({kind} if changes else set())
+
+
+def test_metadata_of_a_complete_file_may_be_old_or_new():
+    """The run was to change the mode and the time."""
+    want = Expected(run(Script("cp s/f t/h; chmod 600 t/f; touch -d @%d t/f" % NEW)).after)
+    assert found(want, "chmod 600 t/f; " + FULL) == set()
+    assert found(want, "chmod 640 t/f; " + FULL) == {"mode"}
+
+
+@pytest.mark.parametrize("path, script, classes", [
+    ("f", "cp -p s/f t/f; chmod 600 t/f", set()), ("f", "cp -p s/f t/f; chmod 666 t/f", {"mode"}), ("f", "cp -p s/f t/f; touch t/f", set()),
+    ("g", "cp -p s/f t/f; chmod 600 t/f", {"mode"}), ("f", "chmod 600 t/f", {"mode"}),
+    ("g", "cp -p s/f t/f; ln t/f t/g; chmod 600 t/f", {"content"})])
+def test_metadata_that_could_not_be_kept_is_named(expected, path, script, classes):
+    full = "echo 'rdcp: set mode of %s: No space left on device' >&2; exit 23" % path
+    assert found(expected, "%s; %s" % (script, full)) == classes
+
+
+@pytest.mark.parametrize("kind, script", [
+    ("content", "cp -a s/. t; rm t/extra; cp s/g t/f"), ("content", COPY + "; printf torn >t/f"), ("missing", COPY + "; rm t/f"),
+    ("mode", COPY + "; chmod 600 t/f")])
+def test_what_a_failed_run_may_leave_anyhow_is_right_at_exit_0(expected, kind, script):
+    assert found(expected, script, loose=("t/f",)) >= {kind}
+    assert not found(expected, "printf torn >t/f; " + FULL, loose=("t/f",))
+
+
+@pytest.mark.parametrize("script, classes", [
+    ("echo more >t/f", set()), ("chmod 600 t/f", {"mode"}), ("rm t/f", {"missing"}), ("rm t/f; ln -s ../s/f t/f", {"kind"})])
+def test_only_the_content_of_a_log_varies_at_exit_0(expected, script, classes):
+    classes_found = found(expected, COPY + "; " + script, varies=("t/f",))
+    assert classes <= classes_found and bool(classes) == bool(classes_found)
+
+
+@pytest.mark.parametrize("end", [COPY, FULL])
+def test_what_is_left_elsewhere_is_found(expected, monkeypatch, tmp_path, end):
+    monkeypatch.setattr(trial.Run, "shared", (str(tmp_path),))
+    assert found(expected, end) == set()
+    assert found(expected, 'echo >"$TMPDIR/odd"; ' + end) == {"leftover"}
+    assert found(expected, "echo >%s/odd; %s" % (tmp_path, end)) == {"leftover"}
+    # What was there before is not this run's.
+    assert found(expected, end) == set()
+
+
 ADAPTER = {"adapter": "connectx-roce", "transport": "auto"}
 
 
@@ -149,6 +202,24 @@ def test_run_that_does_not_end_is_found(expected, monkeypatch, script):
     monkeypatch.setattr(trial, "LIMIT", 2)
     monkeypatch.setattr(trial, "LINGER", 1)
     assert "hang" in found(expected, script)
+
+
+class Served(Script):
+    """The script is a client of a daemon that it waits for."""
+
+    serves = True
+
+    def commands(self, bin_):
+        daemon = "trap 'rm up' INT; touch up; echo rdcpd: listening on 127.0.0.1:1 >&2; while [ -e up ]; do sleep .01; done"
+        return [["sh", "-c", daemon], ["sh", "-c", self.script]]
+
+
+@pytest.mark.parametrize("wait, classes", [("", set()), ("while [ -e up ]; do sleep .01; done; ", {"hang"})])
+def test_client_that_ends_with_its_daemon_only_is_found(expected, monkeypatch, wait, classes):
+    monkeypatch.setattr(trial, "LIMIT", 2 if wait else 30)
+    made = run(Served(wait + COPY))
+    point = Point("script", "rdcp", "base/io.c:pwrite_full:pwrite64#1", 1, "EIO")
+    assert {k for k, _ in trial.Judge(Served(COPY), expected, made, point).found} == classes
 
 
 def test_different_exit_codes_of_two_ends_are_found(expected):

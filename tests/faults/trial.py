@@ -2,9 +2,10 @@
 """Runs a scenario, and judges which promises the run broke."""
 
 import collections
-import contextlib
 import ctypes
 import errno
+import functools
+import operator
 import os
 import re
 import shutil
@@ -48,6 +49,7 @@ WARNINGS = {"mode": "mode could not be set", "xattrs": "extended attributes coul
 # The words of lane/verbs/verbs_event.c for these errnos.
 CONNECT_WORDS = {"ECONNREFUSED": "no RDMA listener", "ECONNRESET": "refused by the peer", "ENODEV": "no RDMA device", "ETIMEDOUT": "no answer",
                  "EINTR": "no answer", "ENETUNREACH": "no route to that address", "EHOSTUNREACH": "no route to that address"}
+METADATA = ("mode", "owner", "acls", "xattrs")
 FIELDS = ("kind", "content", "mode", "mtime", "owner", "target", "rdev", "acls", "xattrs", "set", "holes")
 
 
@@ -85,9 +87,10 @@ def snapshot(top):
 
 class Run:
     """Runs the commands of a scenario. codes and texts: the exit code and the stderr of each. fault: Point.environment().
-    disk: a directory on a file system on which files can share blocks; None: there is none."""
+    disk: a directory on a file system on which files can share blocks; None: there is none.
+    shared: directories outside of its own in which only this run makes anything. left: what it left there, and in TMPDIR."""
 
-    disk, is_daemon_gone, ignores_interrupts = None, False, False
+    disk, shared, is_daemon_gone, ignores_interrupts = None, (), False, False
 
     def __init__(self, scenario, bin_, library=None, fault=None):
         self.scenario, self.bin = scenario, bin_
@@ -95,10 +98,13 @@ class Run:
         self.top = self.base + "/w"
         self.codes, self.texts, self.late = [], [], []
         os.mkdir(self.top)
+        # A scenario may run as another user.
+        os.mkdir(self.base + "/tmp")
+        os.chmod(self.base + "/tmp", 0o1777)
         self._make()
         self.before = snapshot(self.top)
         env = {k: v for k, v in os.environ.items() if not k.startswith(("RD_", "SLUICE_", "SWEEP_", "SIMVERBS"))}
-        env.update(HOME=self.top, LC_ALL="C.UTF-8", LLVM_PROFILE_FILE="/dev/null",
+        env.update(HOME=self.top, TMPDIR=self.base + "/tmp", LC_ALL="C.UTF-8", LLVM_PROFILE_FILE="/dev/null",
                    # The default exit status of AddressSanitizer is one of our codes.
                    ASAN_OPTIONS="verify_asan_link_order=0:allocator_may_return_null=1:exitcode=%d" % SANITIZER)
         if library:
@@ -116,9 +122,9 @@ class Run:
         env.update(fault or {})
         with open(self.base + "/shared", "wb") as f:
             f.truncate(SHARED)
-        # A scenario may run as another user.
         os.chmod(self.base + "/shared", 0o666)
         self.env = env
+        there = self._names_elsewhere()
         began = time.monotonic()
         try:
             self._go(scenario.commands(bin_), began + LIMIT)
@@ -126,6 +132,10 @@ class Run:
             self._end_all()
         self.seconds = time.monotonic() - began
         self.after = snapshot(self.top)
+        self.left = sorted(self._names_elsewhere() - there)
+
+    def _names_elsewhere(self):
+        return {os.path.join(at, name) for at in (self.base + "/tmp", *self.shared) for name in os.listdir(at)}
 
     def _make(self):
         self.scenario.make(self.top)
@@ -171,8 +181,11 @@ class Run:
     def _end_daemon(self, started, until):
         """Ends a daemon when its client has ended. It must still be there."""
         daemon, client = started
-        with contextlib.suppress(subprocess.TimeoutExpired):
+        try:
             client.wait(max(.1, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            # The end of the daemon may end it, too.
+            self.late.append("the client: " + whereabouts())
         self.is_daemon_gone = daemon.poll() is not None
         # SIGTERM waits for what is left of the session.
         daemon.send_signal(signal.SIGTERM if self.ignores_interrupts else signal.SIGINT)
@@ -241,6 +254,13 @@ class Reference:
         self.seconds = runs[1].seconds
 
 
+def is_mixed(now, allowed):
+    """Whether a field is one of those allowed; of several attributes, whether each is."""
+    if not isinstance(now, dict):
+        return now in allowed
+    return all(now.get(name) in [x.get(name) for x in allowed] for name in now.keys() | set().union(*allowed))
+
+
 def temporary(path):
     return os.path.basename(path).startswith(".sluice.")
 
@@ -263,6 +283,8 @@ class Judge:
         else:
             self.check_bounds()
         self.check_sources()
+        for path in run.left:
+            self.add("leftover", path)
 
     def add(self, kind, text):
         self.found.append((kind, text))
@@ -345,7 +367,7 @@ class Judge:
     def check_contents(self):
         known = {v["content"] for side in (self.run.before, self.ref.want) for v in side.values()}
         for path, v in self.run.after.items():
-            if v["kind"] != "file" or path in self.s.loose or temporary(path):
+            if v["kind"] != "file" or path in (*self.s.loose, *self.s.varies) or temporary(path):
                 continue
             if v["content"] not in known:
                 self.add("torn", "%s is neither old nor new" % path)
@@ -353,8 +375,6 @@ class Judge:
     def check_result(self):
         want, got = self.ref.want, self.run.after
         for path in sorted(want.keys() | got.keys()):
-            if path in self.s.loose:
-                continue
             if path not in got:
                 self.add("missing", "%s, at exit 0" % path)
             elif path not in want and self.s.backs_up and path.endswith("~") and path[:-1] in want:
@@ -363,11 +383,15 @@ class Judge:
                 self.add("leftover" if temporary(path) else "extra", "%s, at exit 0" % path)
             else:
                 for f in FIELDS:
-                    if (path, f) not in self.ref.loose and want[path][f] != got[path][f]:
+                    if not self.varies(path, f) and want[path][f] != got[path][f]:
                         if self.point.call in MAY_DIFFER.get(f, ()) and self.warns(f):
                             continue
                         self.add(f, "%s: %s is %s, expected %s, at exit 0" % (
                             path, f, str(got[path][f])[:80], str(want[path][f])[:80]))
+
+    def varies(self, path, field):
+        """Whether the field is another one in each run."""
+        return (path, field) in self.ref.loose or path in self.s.varies and field in ("content", "mtime")
 
     def warns(self, field):
         return field not in WARNINGS or any(WARNINGS[field] in text for text in self.run.texts)
@@ -376,10 +400,11 @@ class Judge:
         before, want, got = self.run.before, self.ref.want, self.run.after
         killed = any(c is None or c < 0 for c in self.run.codes) or bool(self.run.late) or self.aborted()
         for path in sorted(before.keys() | want.keys() | got.keys()):
-            if path in self.s.loose:
-                continue
             old, new, now = before.get(path), want.get(path), got.get(path)
-            if now is None:
+            if path in (*self.s.loose, *self.s.varies):
+                if old and now:
+                    self.check_in_place(path, old, new, now)
+            elif now is None:
                 if old and new:
                     self.add("gone", path)
             elif temporary(path):
@@ -390,15 +415,53 @@ class Judge:
                 self.add("extra", path)
             elif now["kind"] not in {x["kind"] for x in (old, new) if x}:
                 self.add("kind", "%s is a %s" % (path, now["kind"]))
-            elif now["kind"] in ("file", "symlink"):
-                if not any(x and (x["content"], x["target"]) == (now["content"], now["target"]) for x in (old, new)):
-                    if now["kind"] == "symlink" or not self.s.backs_up:
-                        self.add("content", "%s has the content of another file" % path)
+            else:
+                self.check_old_or_new(path, old, new, now)
         if self.s.deletes and self.incomplete():
             gone = [p for p in before if p.startswith("t/") and p not in want and p not in got and not temporary(p) and
                     not self.replaced(p)]
             if gone and not self.point.call.startswith("SSL"):
                 self.add("deleted-early", "%s: deleted, although not everything is stored" % gone[0])
+
+    def check_in_place(self, path, old, new, now):
+        """Checks what does not change when a file is written in place."""
+        for field in ("kind", *METADATA):
+            if now[field] not in (old[field], (new or old)[field]):
+                self.add(field, "%s: %s is %s, was %s" % (path, field, now[field], old[field]))
+
+    def check_old_or_new(self, path, old, new, now):
+        """Checks that an entry is as it was, or done. Where both have the same content, each field may be old or new: a
+        failure can come between two of them."""
+        sides = [x for x in (old, new) if x and x["kind"] == now["kind"]]
+        same = [x for x in sides if (x["content"], x["target"]) == (now["content"], now["target"])]
+        if not same:
+            if now["kind"] == "symlink" or not self.s.backs_up:
+                self.add("content", "%s has the content of another file" % path)
+            return
+        # A new directory gets its metadata at the end.
+        for field in METADATA if now["kind"] == "directory" and old else () if now["kind"] == "directory" else (*METADATA, "mtime", "rdev"):
+            allowed = [x[field] for x in same]
+            if is_mixed(now[field], allowed) or new in same and (self.varies(path, field) or self.may_lack(path, field, allowed)):
+                continue
+            self.add(field, "%s: %s is %s, expected %s" % (path, field, str(now[field])[:80], str(allowed)[:160]))
+
+    def may_lack(self, path, field, allowed):
+        """Whether the field of an entry that is done, otherwise, could not be kept or set, and the program said so. The mode then
+        gives nobody more rights, and what was not to change has not."""
+        if field == "mode" and self.run.after[path][field] & ~functools.reduce(operator.or_, allowed):
+            return False
+        return (len(allowed) == 1 or allowed[0] != allowed[1]) and any(map(self.is_named, self.links(path)))
+
+    def links(self, path):
+        """The names of the same file."""
+        first = self.run.after[path]["set"]
+        return [p for p, v in self.run.after.items() if p == path or first and v["set"] == first]
+
+    def is_named(self, path):
+        """Whether a message about anything but its content names the path, or the path below the target."""
+        names = "|".join(map(re.escape, {path, path.split("/", 1)[-1]}))
+        lines = [line for text in self.run.texts for line in text.splitlines() if not re.search(r" (write|create) ", line)]
+        return any(re.search(r"[\s/](%s)([\s:/]|$)" % names, line) for line in lines)
 
     def may_resume(self, path):
         """Whether a large file is missing in the directory of a temporary, which the next run can take over."""
