@@ -250,11 +250,60 @@ def test_moved_file_keeps_its_content_from_the_backup_of_a_rerun(bench, tmp_path
     r = bench.copy(*words, preexec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (len(new) - 1, len(new) - 1)))
     assert r.code == 23 and contents(tmp_path) >= was, (r.code, r.errors())
     assert sorted(os.listdir(tmp_path / "s")) == ["f", "f" + suffix]
-    assert "f is still there, and its backup by a rerun may get this name" in r.errors()
+    assert "f%s: it is removed last, and not all others were moved" % suffix in r.errors()
     r = bench.copy(*words)
     assert r.code == 0, r.errors()
     assert not contents(tmp_path / "s")
     assert read(tmp_path / "t") == {"f": new, "f" + suffix: b"moved", "f" + 2 * suffix: b"replaced", "g": b"g"}
+
+
+def move(bench, top, *options, sources=("s/",), **kwargs):
+    return bench.copy("-ab", "--remove-source-files", *options, *sources, "far:%s/t" % top, cwd=top, **kwargs)
+
+
+def expect_nothing_lost(bench, top, was, run, *options, sources=("s/",), code=0):
+    """After a move that failed in part, and after its rerun."""
+    assert run.wait() == 23 and contents(top) >= was, run.errors()
+    r = move(bench, top, *options, sources=sources)
+    assert r.code == code and contents(top) >= was, (r.code, r.errors())
+
+
+def test_file_of_a_later_source_waits_for_that_of_an_earlier_one(bench, tmp_path):
+    new = os.urandom(1 << 20)
+    make(tmp_path, {"s": {"f": new}, "s2": {"f~": b"moved"}, "t": {"f": b"replaced"}})
+    was = contents(tmp_path)
+    run = move(bench, tmp_path, sources=("s/", "s2/"), wait=False,
+               preexec=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (len(new) - 1, len(new) - 1)))
+    expect_nothing_lost(bench, tmp_path, was, run, sources=("s/", "s2/"))
+
+
+def test_such_a_file_waits_for_one_whose_link_leads_nowhere_yet(bench, tmp_path):
+    make(tmp_path, {"s": {"f~": b"moved"}, "t": {"f": b"replaced"}})
+    was = contents(tmp_path)
+    os.symlink("../later", tmp_path / "s" / "f")
+    run = move(bench, tmp_path, "--copy-links", wait=False)
+    run.wait()
+    (tmp_path / "later").write_bytes(b"linked")
+    # A link is no file to remove.
+    expect_nothing_lost(bench, tmp_path, was, run, "--copy-links", code=23)
+
+
+@pytest.mark.parametrize("change", ["link", "content"])
+@pytest.mark.parametrize("options", [[], ["--delete"]], ids=" ".join)
+def test_such_a_file_waits_for_one_that_changed(bench, tmp_path, change, options):
+    """f~~ for f~ as well as f~ for f."""
+    make(tmp_path, {"s": {"f": b"new", "f~": b"moved", "f~~": b"moved too", "z": os.urandom(3 << 20)},
+                    "t": {"f": b"replaced"}})
+    was = contents(tmp_path / "s")
+    run = move(bench, tmp_path, "--bwlimit=1M", *options, wait=False)
+    wait_until(lambda: (tmp_path / "t" / "f~").exists())
+    name = tmp_path / "s" / "f~"
+    if change == "link":
+        name.unlink()
+        name.symlink_to("elsewhere")
+    else:
+        name.write_bytes(b"somebody else's")
+    expect_nothing_lost(bench, tmp_path, was - ({b"moved"} if change == "content" else set()), run, *options)
 
 
 def test_killed_move_leaves_such_a_file(bench, tmp_path):

@@ -274,6 +274,22 @@ def test_temporary_of_a_file_that_another_run_has_completed_is_removed(bench, gr
     assert leftovers(ground / "to") == []
 
 
+@pytest.mark.parametrize("how", ["link", "chmod"])
+def test_temporary_is_kept_though_the_status_of_the_old_file_changes(bench, ground, how):
+    """It has the new one's size, and no times are kept."""
+    run = slow_copy(bench, ground, {"big": b"\1" * BIG})
+    big = ground / "to" / "big"
+    if how == "link":
+        os.link(big, ground / "snapshot")
+    else:
+        big.chmod(0o600)
+    run.signal(signal.SIGTERM)
+    run.wait()
+    assert "is kept as temporary" in run.errors() and len(leftovers(ground / "to")) == 1, run.errors()
+    assert big.read_bytes() == b"\1" * BIG
+    assert 0 < sent(finish(bench, ground)) < BIG * 0.75
+
+
 def test_temporary_is_kept_though_somebody_else_replaces_the_target(bench, ground):
     run = slow_copy(bench, ground, {"big": b"old"})
     (ground / "other").write_bytes(b"of an editor")

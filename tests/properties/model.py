@@ -482,7 +482,8 @@ class Model:
     # it, the second fails.
     def drop_second(self, other, dest, path, dir):
         self.contested = True
-        if other is None or dir != (other.node.kind == "dir") or other.root:
+        # "a file whose name a file of an earlier source has; this is an error (23)"
+        if other is None or dir != (other.node.kind == "dir") or other.root or self.o.get("remove-source-files"):
             self.fail(path, "what a source before it has there is not replaced")
         self.fates[path] = "stays"
         for p in self.before:
@@ -1126,12 +1127,10 @@ class Model:
                 self.unremoved.append(item.path)
                 fate = "stays"
             self.fates[item.path] = fate
-        # "with --backup, FILE~, if a file failed and FILE stays too"
+        # "with --backup, FILE~, if a file failed"
         for path, fate in self.fates.items():
-            if (self.failed or self.unremoved) and fate == "gone" and self.looks_like_backup(path):
-                original = path[:-len(self.suffix)]
-                if original in self.before and self.fates.get(original, "stays") != "gone":
-                    self.fates[path] = "either"
+            if (self.failed or self.link_fates or self.unremoved) and fate == "gone" and self.looks_like_backup(path):
+                self.fates[path] = "stays" if self.failed else "either"
         # If a source is named twice, the second removal finds nothing.
         paths = [i.path for i in self.items if i.node.kind != "dir"]
         twice = {p for p in paths if paths.count(p) > 1}

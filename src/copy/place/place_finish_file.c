@@ -7,6 +7,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "base/timestamp.h"
 #include "copy/io/stored.h"
 
 static bool replaces_file(const struct placement *t)
@@ -200,8 +201,7 @@ static bool is_superseded(const struct placement *t)
 	if (s->place->rules->times && !metadata_same_mtime(&t->file.a, &now))
 		return false;
 	return !t->exists || now.st_ino != t->old.st_ino || now.st_dev != t->old.st_dev ||
-	       now.st_ctim.tv_sec != t->old.st_ctim.tv_sec ||
-	       now.st_ctim.tv_nsec != t->old.st_ctim.tv_nsec;
+	       !time_equals(&now.st_mtim, &t->old.st_mtim);
 }
 
 /* The lock ends first: a run that gives its file the name after that removes the temporary. */

@@ -9,6 +9,7 @@
 #include "base/array.h"
 #include "base/fail.h"
 #include "base/io.h"
+#include "base/timestamp.h"
 #include "lane/fault.h"
 
 /* Positions are multiples of CELL, so their low bits have room for marks. */
@@ -221,8 +222,7 @@ static int check_unchanged(const struct cell_sender *t, const struct stat *befor
 
 	if (fstat(t->fd, &st))
 		return fail_comparison(t, true);
-	if ((uint64_t)st.st_size != t->r->size || st.st_mtim.tv_sec != before->st_mtim.tv_sec ||
-	    st.st_mtim.tv_nsec != before->st_mtim.tv_nsec)
+	if ((uint64_t)st.st_size != t->r->size || !time_equals(&st.st_mtim, &before->st_mtim))
 		return fail_comparison(t, false);
 	return 0;
 }

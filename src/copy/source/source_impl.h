@@ -247,8 +247,6 @@ struct removals {
 	struct removal *linked; /* when all names have been found */
 	struct removal *same; /* compared equal: after DONE, unless a failure arrives first */
 	struct removal *lookalikes; /* after all others */
-	unsigned failed;
-	bool changed; /* one of the failed had changed: a rerun copies it again */
 	struct table unlinked; /* by inode; the main thread's, without the lock */
 	bool late; /* only after DONE */
 };
@@ -375,9 +373,6 @@ int source_put_dir(struct source_lane *l, struct walk_dir *d);
  * directory that it will be in at the sink, NULL: the target; name: its name there. */
 int source_put_origin(struct source_lane *l, uint32_t want, struct walk_dir *in, const char *name,
 		      const struct stat *st);
-/* Does no option leave out what has this name in d? */
-bool source_copies(const struct source *s, const struct walk_dir *d, const char *name,
-		   const struct stat *st);
 /* With --backup, before the first record of name in d (NULL: the target) on each lane: names it
  * with the suffix of backups, if the source has such a file too.  The sink then chooses other names
  * for backups. */

@@ -93,10 +93,10 @@ int source_note_root_names(struct source *s)
 	return 0;
 }
 
-bool source_copies(const struct source *s, const struct walk_dir *d, const char *name,
-		   const struct stat *st)
+/* Does no option leave out what has this name in d? */
+static bool is_copied(const struct rules *r, const struct walk_dir *d, const char *name,
+		      const struct stat *st)
 {
-	const struct rules *r = s->rules;
 	char path[NAME_MAX_WIRE];
 	uint64_t size = (uint64_t)st->st_size;
 
@@ -119,7 +119,8 @@ static bool source_has(struct source_lane *l, struct walk_dir *d, const char *na
 		return hash_set_has(&s->root_names, name, strlen(name));
 	if (walk_dir_use(d, &fd))
 		return false;
-	has = walk_stat(fd, name, s->rules->copy_links, &st) == 0 && source_copies(s, d, name, &st);
+	has = walk_stat(fd, name, s->rules->copy_links, &st) == 0 &&
+	      is_copied(s->rules, d, name, &st);
 	walk_dir_release(d);
 	return has;
 }

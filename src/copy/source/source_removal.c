@@ -7,7 +7,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
-#include "base/suffix.h"
+#include "base/timestamp.h"
 
 /* A source name that is removed once it is stored. */
 struct removal {
@@ -84,14 +84,20 @@ int removal_new(struct source *s, struct walk_dir *dir, const char *name, const 
 	return 0;
 }
 
-/* The length of the name whose backup would have this one; 0: it looks like that of no backup. */
-static size_t original_length(const struct source *s, const char *name)
+/* How often the suffix of backups is at the end of a name; 0: it looks like that of no backup. */
+static unsigned count_suffixes(const struct source *s, const char *name)
 {
 	const struct rules *r = s->rules;
+	size_t len = strlen(name), more = strlen(r->suffix);
+	unsigned count = 0;
 
-	if (!r->backup || *r->backup_dir || !*r->suffix || !ends_with(name, r->suffix))
+	if (!r->backup || *r->backup_dir || more == 0)
 		return 0;
-	return strlen(name) - strlen(r->suffix);
+	while (len > more && memcmp(name + len - more, r->suffix, more) == 0) {
+		len -= more;
+		count++;
+	}
+	return count;
 }
 
 static void make_due(struct source *s, struct removal *r)
@@ -105,7 +111,7 @@ void removal_queue(struct source *s, struct removal *r)
 {
 	if (!r)
 		return;
-	if (original_length(s, r->name) > 0) {
+	if (count_suffixes(s, r->name) > 0) {
 		r->next = s->removals.lookalikes;
 		s->removals.lookalikes = r;
 		return;
@@ -134,9 +140,18 @@ void removals_queue_lookalikes(struct source *s)
 {
 	struct removal *r;
 
-	while ((r = s->removals.lookalikes) != NULL) {
-		s->removals.lookalikes = r->next;
-		make_due(s, r);
+	/* f~ before f~~: if the first one stays, its backup by a rerun is the second. */
+	for (unsigned suffixes = 1; s->removals.lookalikes; suffixes++) {
+		struct removal **at = &s->removals.lookalikes;
+
+		while ((r = *at) != NULL) {
+			if (count_suffixes(s, r->name) == suffixes) {
+				*at = r->next;
+				make_due(s, r);
+			} else {
+				at = &r->next;
+			}
+		}
 	}
 }
 
@@ -166,11 +181,6 @@ void removals_queue_same(struct source *s)
 
 /* ---- further names of an inode that lost one -------------------------------------------- */
 
-static bool is_time_before(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec != b->tv_sec ? a->tv_sec < b->tv_sec : a->tv_nsec < b->tv_nsec;
-}
-
 /* Is it as it was read, except for names that this run has removed since? */
 static bool is_still_as_read(const struct source *s, const struct removal *r,
 			     const struct stat *now)
@@ -183,8 +193,8 @@ static bool is_still_as_read(const struct source *s, const struct removal *r,
 		return false;
 	u = table_find(&s->removals.unlinked, &r->seen.inode);
 	return u && time_equals(&now->st_ctim, &u->until) &&
-	       !is_time_before(&r->seen.ctime, &u->since) &&
-	       !is_time_before(&u->until, &r->seen.ctime);
+	       !time_is_before(&r->seen.ctime, &u->since) &&
+	       !time_is_before(&u->until, &r->seen.ctime);
 }
 
 /* This run removed a name of fd, whose status was *before.  -1 with errno. */
@@ -264,30 +274,21 @@ static int unlink_source(struct source *s, const struct removal *r, int dirfd, c
 
 /* May a rerun store a file whose backup would have this name?  In this run that backup has another
  * name, but only because the source has this one. */
-static int check_no_backup_comes(struct source *s, const struct removal *r, int dirfd,
-				 const char *shown)
+static int check_no_backup_comes(struct source *s, const struct removal *r, const char *shown)
 {
-	size_t len = original_length(s, r->name);
-	char original[NAME_ROOM];
-	struct stat st;
-	bool repeats;
+	unsigned failures; /* of what a rerun does again */
 
-	if (len == 0)
+	if (count_suffixes(s, r->name) == 0)
 		return 0;
 	pthread_mutex_lock(&s->copy->lock);
-	repeats = s->copy->failures > s->removals.failed || s->removals.changed;
+	failures = s->copy->failures - s->copy->undeleted;
 	pthread_mutex_unlock(&s->copy->lock);
-	if (!repeats || len >= sizeof original)
+	if (failures == 0)
 		return 0;
-	memcpy(original, r->name, len);
-	original[len] = '\0';
-	if (walk_stat(dirfd, original, s->rules->copy_links, &st))
-		return 0;
-	if (r->named ? !hash_set_has(&s->root_names, original, len)
-		     : !source_copies(s, r->dir, original, &st))
-		return 0;
-	return fail("remove %s: %s is still there, and its backup by a rerun may get this name",
-		    shown, original);
+	return fail(
+		"remove %s: it is removed last, and not all others were moved: a rerun may make "
+		"a backup of that name",
+		shown);
 }
 
 static int remove_one_source(struct source *s, const struct removal *r, const char *shown)
@@ -304,7 +305,7 @@ static int remove_one_source(struct source *s, const struct removal *r, const ch
 	}
 	if (walk_dir_use(r->dir, &dirfd))
 		return -1;
-	ret = check_no_backup_comes(s, r, dirfd, shown) ? -1 : unlink_source(s, r, dirfd, shown);
+	ret = check_no_backup_comes(s, r, shown) ? -1 : unlink_source(s, r, dirfd, shown);
 	walk_dir_release(r->dir);
 	if (ret == 0 && !r->named)
 		source_need_marker(s, r->dir);
@@ -343,11 +344,8 @@ void removals_do_next(struct source *s)
 			copy_report_failure(s->copy, shown, &why);
 	}
 	pthread_mutex_lock(&s->copy->lock);
-	if (ret) {
+	if (ret)
 		copy_count_unremoved(s->copy, &why);
-		s->removals.failed++;
-		s->removals.changed = s->removals.changed || why.code == OUT_CHANGED;
-	}
 	removal_free(r);
 }
 

@@ -2,6 +2,7 @@
 #include "copy/source/source_seen.h"
 
 #include <stddef.h>
+#include "base/timestamp.h"
 
 struct seen seen_of(const struct stat *st)
 {
@@ -13,11 +14,6 @@ struct seen seen_of(const struct stat *st)
 		.mtime = st->st_mtim,
 		.ctime = st->st_ctim,
 	};
-}
-
-bool time_equals(const struct timespec *a, const struct timespec *b)
-{
-	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
 const char *seen_change(const struct seen *s, const struct stat *now)

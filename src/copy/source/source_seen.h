@@ -32,6 +32,5 @@ bool seen_is_same_inode(const struct seen *s, const struct stat *now);
 bool seen_has_content(const struct seen *s, const struct stat *now);
 /* Is everything unchanged, except for the atime? */
 bool seen_is_untouched(const struct seen *s, const struct stat *now);
-bool time_equals(const struct timespec *a, const struct timespec *b);
 
 #endif

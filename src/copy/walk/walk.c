@@ -110,7 +110,14 @@ static int skip_taken_name(struct walk *w, struct walk_dir *d, const char *name)
 {
 	static const char why[] = "an earlier source has the same name";
 
-	return w->names_one_file ? 0 : skip_entry(w, d, name, why);
+	if (w->names_one_file)
+		return 0;
+	if (!w->o.rules->remove_source)
+		return skip_entry(w, d, name, why);
+	/* It was to be moved.  A rerun no longer sees the earlier one. */
+	fail("move %s: %s, and a rerun would replace that with it",
+	     walk_shown(d, name, w->path, sizeof w->path), why);
+	return walk_fail(w, d, name);
 }
 
 /* A file and a directory cannot share a name, so this is a failure, not only a warning. */
