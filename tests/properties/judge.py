@@ -61,14 +61,15 @@ def exact(model, after, code):
     return found
 
 
-def status(model, after, code, failures):
-    """Judges the exit status of a run that a fault may have ended with one of failures. With any other, the run is
-    as if there had been no fault."""
+def status(model, after, code, failures, killed=False):
+    """Judges the exit status of a run that a fault may have ended with one of failures, and what it left. With any
+    other status, the run is as if there had been no fault. killed: a process of the run was."""
     if code not in failures:
         return exact(model, after, code)
+    left = leftovers(model, after, code, killed)
     if code in (11, 23) and code not in model.codes and not model.inexact and not exact(model, after, min(model.codes)):
-        return [("exit", "exit status %s, but nothing failed" % code)]
-    return []
+        left.append(("exit", "exit status %s, but nothing failed" % code))
+    return left
 
 
 PIPE_ROOM = 65536   # what a pipe holds, and what its reader takes at once
@@ -100,11 +101,40 @@ def stream(model, before, after, code, takes, got):
 
 
 def check_leftovers(model, after, code, found):
-    if code != 0 or model.o.get("dry-run"):
-        return
-    for path in after:
-        if is_ours(path):
-            found.append(("leftover", path))
+    found += leftovers(model, after, code, False)
+
+
+LARGE = 4 << 20
+
+
+# "An interrupted run leaves complete files, possibly some temporaries, and, in a directory that it created as DST,
+# an empty file .sluice.marker.*." "Each run cleans up after killed runs": after exit 0 nothing is left.
+def leftovers(model, after, code, killed):
+    """What rdcp left, and may not leave."""
+    dry = model.o.get("dry-run")
+    ours = [p for p in sorted(after) if is_ours(p) and not (dry and p in model.leftovers)]
+    return [("leftover", "%s: %s" % (p, after[p])) for p in ours
+            if code == 0 or p not in model.leftovers and (dry or not may_be_left(model, p, after[p], killed))]
+
+
+def may_be_left(model, path, node, killed):
+    if node.kind != "file" and not killed:
+        return False
+    dir = os.path.dirname(path)
+    if ".marker." in os.path.basename(path):
+        return size_of(node.content) == 0 and may_hold_marker(model, dir)
+    # "The temporary of a file of 4 MiB or more is compared piece by piece … Streams and smaller files start again.
+    # They leave a temporary only if the sink was killed."
+    items = [i for i in model.items if os.path.dirname(i.dest) == dir]
+    return killed and bool(items) or any(i.node.kind == "file" and size_of(i.node.content) >= LARGE for i in items)
+
+
+# "A marker in a directory that a run has created as DST and not completed, or in a SRC that a run with --delete and
+# --remove-source-files has begun to empty and not completed."
+def may_hold_marker(model, dir):
+    if dir == model.top:
+        return dir not in model.before or any(os.path.dirname(p) == dir for p in model.leftovers)
+    return dir in model.marked_dirs and model.delete and bool(model.o.get("remove-source-files"))
 
 
 def drop_undecided(model, want, got):

@@ -36,6 +36,7 @@ AS_NOBODY = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-g
              "--bounding-set=-all"]
 IS_ROOT = os.geteuid() == 0
 BESIDE = ["../aside"]   # --backup-dir makes it where DST is a file in the root
+OWN = {"stderr", "key", "daemon", "incoming", "failed", "log", "tmp"}    # of Trial.aside
 _can_mount = []
 
 
@@ -66,6 +67,8 @@ class Trial:
         self.home = tempfile.mkdtemp(prefix="sluice-properties-", dir=base)
         self.root = self.home + "/root"
         self.aside = tempfile.mkdtemp(prefix="sluice-properties-", dir=base)    # stderr, rules, --failed and --log-file
+        self.temporary = self.aside + "/tmp"    # TMPDIR and HOME
+        os.mkdir(self.temporary)
         self.mounted = False
         self.need, self.change = [], None
 
@@ -153,7 +156,8 @@ class Trial:
 
     def environment(self, fault):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("RD_", "SLUICE_FAULT"))}
-        env.update(SLUICE_TEST_HOSTS="h1 \nh2 ", SLUICE_TEST_HOME=self.root, LC_ALL="C.UTF-8")
+        env.update(SLUICE_TEST_HOSTS="h1 \nh2 ", SLUICE_TEST_HOME=self.root, HOME=self.temporary, TMPDIR=self.temporary,
+                   LC_ALL="C.UTF-8")
         if fault:
             env["SLUICE_FAULT"] = fault
         return env
@@ -256,6 +260,7 @@ class Trial:
             os.chown(self.home, case.uid, case.uid)
             os.chown(self.root, case.uid, case.uid)
             os.chown(self.aside, case.uid, case.uid)
+            os.chown(self.temporary, case.uid, case.uid)
         before = world.read(self.root, BESIDE)
         self.need = judge.contents_of(case, before)
         if self.fault.get("kind") == "change":
@@ -287,7 +292,7 @@ class Trial:
         if thread:
             self.stop.set()
             thread.join()
-        after = world.read(self.root, BESIDE)
+        after = self.read_world()
         self.found += judge.lost(self.need, after) + judge.lost_backups(model, before, after, kind == "change")
         if kind == "stream":
             piped = case.target[1] == "pipe"
@@ -303,6 +308,13 @@ class Trial:
         else:
             self.found += judge.exact(model, after, code)
 
+    def read_world(self):
+        """The world after a run; nothing may be left beside it."""
+        beside = {self.home: {"root", "aside"}, self.temporary: set(), self.aside: OWN}
+        self.found += [("leftover", "%s/%s" % (dir, name)) for dir, own in beside.items() for name in os.listdir(dir)
+                       if name not in own and not (dir == self.aside and name.startswith("rule-"))]
+        return world.read(self.root, BESIDE)
+
     def views(self):
         return self.change.views() if self.change else [self.model]
 
@@ -310,7 +322,7 @@ class Trial:
         found = self.within_bounds(model, before, after, code)
         if self.fault["kind"] == "change":
             return found + judge.exact(model, after, code)
-        return found + judge.status(model, after, code, self.codes_of_fault(self.fault))
+        return found + judge.status(model, after, code, self.codes_of_fault(self.fault), self.fault["kind"] == "kill")
 
     def codes_of_fault(self, plan):
         """The exit statuses that the manual gives a run that was killed, or that found no space."""
@@ -344,7 +356,7 @@ class Trial:
             if plan:
                 self.kill(proc, plan)
             code = self.wait_for_end(proc)
-            after = world.read(self.root, BESIDE)
+            after = self.read_world()
             runs.append((model, state))
             found = self.judge_rerun(runs, moved, after, code, plan)
             if found:
@@ -370,7 +382,7 @@ class Trial:
                     found += judge.lost_backups(earlier, old, after)
         if killed:
             found += self.within_bounds(model, state, after, code)
-            found += judge.status(model, after, code, self.codes_of_fault(killed))
+            found += judge.status(model, after, code, self.codes_of_fault(killed), True)
         else:
             found += judge.exact(model, after, code)
         return found
