@@ -289,16 +289,26 @@ def check_at_target(model, path, old, new, code, possible, found):
 
 
 def deletions_after_failure(model, before, after, code):
-    """"If a directory of SRC could not be read, or a file could not be copied, rdcp reports this and deletes
-    nothing." Files that vanished (24) do not count."""
-    # With --remove-source-files a source that stays is an error, but rdcp removes sources after it deletes.
-    if code in (0, 24) or not model.delete or model.o.get("remove-source-files"):
+    """"When everything else is stored, rdcp deletes what SRC … does not have": then all of SRC is at the target.
+    "If a directory of SRC could not be read, or a file could not be copied, rdcp reports this and deletes nothing."
+    Files that vanished (24) do not count."""
+    if code in (0, 24) or not model.delete:
         return []
     dests = {i.dest for i in model.items}
-    found = []
-    for path in sorted(model.deleted):
-        if path in before and path not in after and not any(below(path, d) for d in dests if d not in model.copied) \
-                and path not in model.backups | model.old_backups:
-            found.append(("deleted-early", "%s: is deleted, although some files failed (exit status %s)" % (
-                path, code)))
-    return found
+    some = model.deleted | (model.too_many[0] if model.too_many else set())
+    gone = [p for p in sorted(some) if p in before and p not in after and
+            not any(below(p, d) for d in dests if d not in model.copied) and p not in model.backups | model.old_backups]
+    lacks = [p for p in sorted(dests) if is_lacking(model, p, after.get(p))]
+    why = "some files failed" if model.any_broken() else "%s is not stored" % lacks[0] if lacks else None
+    return [("deleted-early", "%s: is deleted, although %s (exit status %s)" % (p, why, code)) for p in gone if why]
+
+
+def is_lacking(model, path, got):
+    """Whether got is not what the model wants at path."""
+    want = model.after.get(path)
+    if want is None or is_unchecked(path, model):
+        return False
+    if got is None or got.kind != want.kind or got.text != want.text:
+        return True
+    wanted = want.content if isinstance(want.content, frozenset) else {want.content}
+    return want.kind == "file" and got.content not in wanted

@@ -337,7 +337,7 @@ class Trial:
     def within_bounds(self, model, before, after, code):
         change = self.change
         found = judge.bounds(model, before, after, code, *((change.versions, change.paths) if change else ({}, set())))
-        return found + (judge.deletions_after_failure(model, before, after, code) if self.fault["kind"] != "kill" else [])
+        return found + judge.deletions_after_failure(model, before, after, code)
 
     def run_again(self, before, state):
         """Runs the command again. The last run must complete the copy; those before it are killed, too."""
