@@ -428,9 +428,18 @@ def add_kills(rng, case):
 
 
 def add_moment(rng, case):
-    """Lets a source change when rdcp opens it, or when it first reads it; else it changes after some time."""
-    if (case.fault or {}).get("kind") == "change":
-        case.fault["when"] = rng.choice(["time", "open", "read", "read"])
+    """Lets a source change, or a run be killed, when rdcp opens or first reads a file, or soon after; else that
+    happens after some time."""
+    fault = case.fault or {}
+    tops = [p.removesuffix("/*").rstrip("/").replace("/./", "/").replace("sl", "s1") for _, p in case.sources]
+    files = sorted(p for p in case.world if case.world[p].kind == "file" and below_one(p, tops))
+    if fault.get("kind") == "change":
+        fault["when"] = rng.choice(["time", "open", "read", "read"])
+    elif fault.get("kind") == "kill" and files:
+        for plan in [fault, *fault.get("again", [])]:
+            if rng.random() < .75:
+                plan.update(when=rng.choice(["open", "read"]), path=rng.choice(files),
+                            after=rng.choice([0, rng.random() ** 2 * .005]))
 
 
 def some_kill(rng):

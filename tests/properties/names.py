@@ -139,8 +139,9 @@ def apply(case):
         new.options["rules"] = [(verb, r.pattern(verb, pattern)) for verb, pattern in case.options["rules"]]
     if case.options.get("backup-dir"):
         new.options["backup-dir"] = r.path(case.options["backup-dir"])
-    if case.fault and "path" in case.fault:
-        new.fault["path"] = r.path(case.fault["path"])
+    for plan in [new.fault, *new.fault.get("again", [])] if new.fault else ():
+        if "path" in plan:
+            plan["path"] = r.path(plan["path"])
     if new.listed and not all(is_one_line(n) for n in new.listed):
         new.options["from0"] = True
     return new

@@ -21,6 +21,7 @@ import world
 from change import Change
 from generate import NOBODY, Case
 from model import Model
+from watch import Watch
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RIG = ROOT / "tests" / "rig"
@@ -36,7 +37,7 @@ AS_NOBODY = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-g
              "--bounding-set=-all"]
 IS_ROOT = os.geteuid() == 0
 BESIDE = ["../aside"]   # --backup-dir makes it where DST is a file in the root
-OWN = {"stderr", "key", "daemon", "incoming", "failed", "log", "tmp"}    # of Trial.aside
+OWN = r"stderr|key|daemon|incoming|failed|log|tmp|rule-\d+"    # in Trial.aside
 _can_mount = []
 
 
@@ -198,9 +199,33 @@ class Trial:
 
     # ---- faults ----------------------------------------------------------------------------
 
+    def start_to_kill(self, plan):
+        """Starts the run, which plan says when to kill, and kills it."""
+        watch, reached, killed = None, threading.Event(), threading.Event()
+
+        def hold():
+            reached.set()
+            if not plan["after"]:
+                killed.wait(LIMIT)
+        if plan.get("when"):
+            try:
+                watch = Watch(os.path.join(self.root, plan["path"]), plan["when"], hold)
+            except OSError:
+                self.log.append("no process can be stopped here")
+        proc = self.start()
+        if watch:
+            while not reached.wait(.001) and proc.poll() is None:
+                pass
+        time.sleep(plan["after"])
+        if reached.is_set() or not watch:
+            self.kill(proc, plan)
+        killed.set()
+        if watch:
+            watch.stop()
+        return proc
+
     @staticmethod
     def kill(proc, plan):
-        time.sleep(plan["after"])
         who = [proc.pid]
         if plan["who"] == "end":
             who = children(proc.pid)[:1]
@@ -281,18 +306,17 @@ class Trial:
         if kind == "stream" and case.target[1] == "pipe":
             thread = self.read_pipe()
         stall = self.change and not self.change.prepare()
-        proc = self.start("stall:lane=0,block=0,ms=%d" % self.fault["ms"] if stall else "")
+        fault = "stall:lane=0,block=0,ms=%d" % self.fault["ms"] if stall else ""
+        proc = self.start_to_kill(self.fault) if kind == "kill" else self.start(fault)
         if self.change:
             self.change.start()
-        if kind == "kill":
-            self.kill(proc, self.fault)
         code = self.wait_for_end(proc)
         if self.change:
             self.change.finish()
         if thread:
             self.stop.set()
             thread.join()
-        after = self.read_world()
+        after = self.read_world(kind == "kill")
         self.found += judge.lost(self.need, after) + judge.lost_backups(model, before, after, kind == "change")
         if kind == "stream":
             piped = case.target[1] == "pipe"
@@ -308,11 +332,14 @@ class Trial:
         else:
             self.found += judge.exact(model, after, code)
 
-    def read_world(self):
+    def read_world(self, killed):
         """The world after a run; nothing may be left beside it."""
-        beside = {self.home: {"root", "aside"}, self.temporary: set(), self.aside: OWN}
+        beside = {self.home: r"root|aside", self.temporary: "", self.aside: OWN}
+        # "--failed: … if rdcp was killed, a file FILE.XXXXXX … may stay beside it."
+        if killed:
+            beside[self.aside] += r"|failed\.\w{6}"
         self.found += [("leftover", "%s/%s" % (dir, name)) for dir, own in beside.items() for name in os.listdir(dir)
-                       if name not in own and not (dir == self.aside and name.startswith("rule-"))]
+                       if not re.fullmatch(own, name)]
         return world.read(self.root, BESIDE)
 
     def views(self):
@@ -352,11 +379,9 @@ class Trial:
             moved.append(self.is_new_copy(runs[-1][0], state, self.codes[-1]))
             earlier = [] if self.fault["kind"] == "change" or moved[-1] else self.need
             self.need = earlier + judge.contents_of(self.case, state)
-            proc = self.start()
-            if plan:
-                self.kill(proc, plan)
+            proc = self.start_to_kill(plan) if plan else self.start()
             code = self.wait_for_end(proc)
-            after = self.read_world()
+            after = self.read_world(self.fault["kind"] == "kill")
             runs.append((model, state))
             found = self.judge_rerun(runs, moved, after, code, plan)
             if found:
