@@ -4,14 +4,16 @@ wire, so that an end gets no sign of its peer's fate."""
 
 import os
 import signal
+import socket
 import time
 
 import pytest
 
-from hosts import KEY, RSH, SLOW, leftovers, pattern, program, wait_until
+from hosts import COUNT, KEY, RSH, SLOW, leftovers, pattern, program, wait_until
 
 BLOCK = 256 << 10
 TIMEOUT = 6
+TCP_RTO_MAX_MS = 44
 
 pytestmark = [
     pytest.mark.moves_blocks,
@@ -27,10 +29,10 @@ def wire(networks):
     return w
 
 
-def start_both(bench, wire, target, producer):
+def start_both(bench, wire, target, producer, timeout=TIMEOUT):
     """A receiver and a sender with the wire between them, already moving bytes."""
     env = {"RD_KEY": KEY}
-    common = ["--transport=tcp", "--timeout=%d" % TIMEOUT]
+    common = ["--transport=tcp", "--timeout=%d" % timeout]
     sink = bench.start([*wire.on(1), program("rdrecv"), *common, "-v", "0", "-", target], env=env)
     port = sink.expect("listening on").rsplit(":", 1)[1].split()[0]
     source = bench.start([*wire.on(0), program("rdsend"), *common, "10.79.0.2", port, "-", "--",
@@ -39,14 +41,18 @@ def start_both(bench, wire, target, producer):
     return source, sink
 
 
+@pytest.mark.parametrize("way", ["down", "mute"])
 @pytest.mark.parametrize("producer", ["cat /dev/zero", "echo some; exec sleep 1000"],
                          ids=["busy", "idle"])
-def test_both_ends_detect_a_silent_host(bench, tmp_path, wire, producer):
+def test_both_ends_detect_a_silent_host(bench, tmp_path, wire, producer, way):
     (tmp_path / "out").write_bytes(b"old")
     source, sink = start_both(bench, wire, tmp_path / "out", producer)
     time.sleep(0.3)
     start = time.monotonic()
-    assert wire.ip(0, "link", "set", "v0", "down")
+    if way == "mute":
+        wire.mute("10.79.0", True)
+    else:
+        assert wire.ip(0, "link", "set", "v0", "down")
     codes = source.wait(40), sink.wait(40)
     assert set(codes) <= {30, 44} and 30 in codes, source.errors() + sink.errors()
     assert time.monotonic() - start < (TIMEOUT + 3) * SLOW
@@ -64,6 +70,35 @@ def test_link_that_comes_back_in_time_is_survived(bench, tmp_path, wire):
     assert wire.ip(0, "link", "set", "v0", "up")
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
     assert (tmp_path / "out").read_bytes() == data
+
+
+def has_bounded_backoff():
+    """From Linux 6.15 on. Otherwise TCP waits for as long again as a cut has lasted before it retransmits."""
+    with socket.socket() as sock:
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, TCP_RTO_MAX_MS, 1000)
+        except OSError:
+            return False
+    return True
+
+
+@pytest.mark.may_skip("any", "the kernel's TCP may have no bound for its pauses")
+@pytest.mark.parametrize("producer", ["echo some; sleep 14; echo more", "head -c 50M /dev/zero; sleep 14; echo more"][:COUNT], ids=["idle", "busy"][:COUNT])
+def test_long_cut_is_survived(bench, tmp_path, wire, producer):
+    """Of a timeout of 12 s: PINGs and retransmissions come every 1.5 s, so a cut may last for 9."""
+    if not has_bounded_backoff():
+        pytest.skip("no TCP_RTO_MAX_MS")
+    lasted = 9
+    while lasted > 8.5:     # on a busy machine
+        source, sink = start_both(bench, wire, tmp_path / "out", producer, timeout=12)
+        time.sleep(0.3)
+        start = time.monotonic()
+        wire.mute("10.79.0", True)
+        time.sleep(7.9)
+        wire.mute("10.79.0", False)
+        lasted = time.monotonic() - start
+        codes = source.wait(), sink.wait()
+    assert codes == (0, 0), source.errors() + sink.errors()
 
 
 # A stand-in for ssh whose bytes pass through one more process: stopping that process cuts the control channel only.

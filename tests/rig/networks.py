@@ -62,6 +62,13 @@ class Networks:
             assert self.ip(i, "addr", "add", "%s.%d/24" % (subnet, i + 1), "dev", "v0")
             assert self.ip(i, "link", "set", "v0", "up")
 
+    def mute(self, subnet, on):
+        """What join() connected carries nothing, or works again. Neither host sees it: packets go to an address that nobody has."""
+        for i in (0, 1):
+            neighbour = "%s.%d" % (subnet, 2 - i)
+            assert self.ip(i, *(["neigh", "replace", neighbour, "lladdr", "02:00:00:00:00:99", "nud", "permanent"] if on else ["neigh", "del", neighbour]),
+                           "dev", "v0")
+
     def forward(self, outside, inside, to):
         """Returns a port of loopback in one namespace that leads to an address in another one."""
         self.forwarders.append(Forwarder(self.names[outside], self.names[inside], to))

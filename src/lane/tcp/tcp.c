@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
@@ -375,6 +376,7 @@ void tcp_set_options(int fd, int timeout_ms)
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle, sizeof idle);
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+	backoff_bound(fd, timeout_ms);
 }
 
 /* Whether both ends of the connection have the same address. */

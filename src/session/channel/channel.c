@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/fail.h"
 #include "base/io.h"
@@ -112,6 +113,11 @@ size_t channel_unsent(const struct channel *c)
 	if (!get_address(c->out, getsockname, &a) || ioctl(c->out, SIOCOUTQ, &left) != 0)
 		return 0;
 	return left > 0 ? (size_t)left : 0;
+}
+
+void channel_set_timeout(const struct channel *c, int timeout_ms)
+{
+	backoff_bound(c->out, timeout_ms);
 }
 
 bool channel_flush(const struct channel *c, uint64_t deadline_ms)

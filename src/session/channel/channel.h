@@ -61,6 +61,8 @@ bool channel_addresses(const struct channel *c, union address *local, union addr
 /* The shortest round-trip time of a TCP connection that its kernel has measured; 0 for other
  * channels. */
 uint32_t channel_rtt_us(const struct channel *c);
+/* How long silence may last: a TCP connection retransmits more often within it. */
+void channel_set_timeout(const struct channel *c, int timeout_ms);
 /* Bytes written to a TCP peer that its kernel has not acknowledged; 0 for other channels. Any
  * thread, as long as the channel exists. */
 size_t channel_unsent(const struct channel *c);

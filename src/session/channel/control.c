@@ -551,6 +551,7 @@ uint64_t control_pings(const struct control *c, uint64_t *answered)
 void control_set_timeout(struct control *c, int timeout_ms)
 {
 	atomic_store(&c->timeout_ms, timeout_ms);
+	channel_set_timeout(c->ch, timeout_ms);
 	wake_thread(c);
 }
 
