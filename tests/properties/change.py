@@ -178,7 +178,8 @@ class Change:
         contents = node.content if isinstance(node.content, frozenset) else frozenset([node.content])
         if contents & versions:
             node.content = contents | versions
-            node.mode = node.mtime = node.uid = node.gid = node.ino = None
+            node.ino = None
+            node.open_metadata()
 
     def open_up_dirs(self, model):
         """A change of a name changes the time of its directory."""

@@ -6,7 +6,7 @@ import random
 
 import names
 from model import CHMODS, Model
-from world import Node, below, size_of
+from world import Node, acl_of, below, size_of
 
 NOW = 1_500_000_000 * 10**9
 SECOND = 10**9
@@ -442,6 +442,32 @@ def add_moment(rng, case):
                             after=rng.choice([0, rng.random() ** 2 * .005]))
 
 
+def add_attributes(rng, case):
+    """Adds extended attributes, ACLs and devices to some cases, and options that keep them."""
+    world = case.world
+    if rng.random() < .65 and not case.has("acls") and not case.has("xattrs"):
+        return
+    for name in ("acls", "xattrs"):
+        if rng.random() < .3:
+            case.options[name] = True
+    for path in sorted(p for p in world if world[p].kind in ("file", "dir") and world[p].ino is None):
+        node = world[path]
+        # "Attributes in trusted need a privilege that rdcpd does not keep"
+        names = ["user.a", "user.é b"] + ["trusted.a"] * (not case.uid and not case.daemons)
+        if rng.random() < .4:
+            node.xattrs = {n: rng.choice([b"", b"1", b"old" * 40]) for n in rng.sample(names, rng.randrange(1, 3))}
+        if rng.random() < .25:
+            node.acls = acl_of(node.mode, rng.choice([1234, 5678]), rng.choice([4, 6, 7]))
+            if node.kind == "dir" and below_one(path, ["s1", "s2"]) and rng.random() < .3:
+                node.acls.update(acl_of(0o750, 1234, 5, True))
+    tops = ["s1", "s2"] + ([case.target[1].rstrip("/")] if case.target[1].rstrip("/") in world else [])
+    for path in sorted(p for p in world if world[p].kind == "dir" and below_one(p, tops)):
+        # rdcp reads a device that is named as a source.
+        if rng.random() < .2 and path + "/n" not in world and not any(p == path + "/*" for _, p in case.sources):
+            kind = rng.choice(["char", "block"])
+            world[path + "/n"] = Node(kind, None, rng.choice([0o600, 0o666]), some_time(rng), text=rng.choice(["1:3", "7:9"]))
+
+
 def some_kill(rng):
     return {"who": rng.choice(["all", "rdcp", "end"]), "after": rng.random() ** 2 * .05}
 
@@ -497,4 +523,5 @@ def generate(seed):
     add_daemon(random.Random("%d daemon" % seed), case)
     add_pair(random.Random("%d pair" % seed), case)
     add_moment(random.Random("%d moment" % seed), case)
+    add_attributes(random.Random("%d attributes" % seed), case)
     return case

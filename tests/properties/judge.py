@@ -8,7 +8,7 @@ import os
 from model import IS_STREAM, below_any
 from world import below, is_ours, size_of
 
-ALWAYS = ("kind", "text", "content", "mode", "mtime", "uid", "gid")
+ALWAYS = ("kind", "text", "content", "mode", "mtime", "uid", "gid", "xattrs", "acls")
 KINDS = {"mtime": "time", "uid": "owner", "gid": "owner", "text": "content", "kind": "type"}
 
 
@@ -67,7 +67,7 @@ def status(model, after, code, failures, killed=False):
     if code not in failures:
         return exact(model, after, code)
     left = leftovers(model, after, code, killed)
-    if code in (11, 23) and code not in model.codes and not model.inexact and not exact(model, after, min(model.codes)):
+    if not killed and code not in model.codes and not model.inexact and not exact(model, after, min(model.codes)):
         left.append(("exit", "exit status %s, but nothing failed" % code))
     return left
 

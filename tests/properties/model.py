@@ -10,7 +10,7 @@ import os
 import re
 import stat
 
-from world import Node, below, is_ours
+from world import DEVICES, Node, below, is_ours
 
 CHMODS = {"F600,D711": lambda dir, mode: 0o711 if dir else 0o600,
           "go-rwx": lambda dir, mode: mode & ~0o077,
@@ -30,6 +30,7 @@ class Item:
 
 
 NAME_MAX = 255
+SPECIAL = {"fifo", "other", *DEVICES}
 IS_BACKUP_DIR, IS_STREAM = "it is --backup-dir", "DST is a device"
 CHANGED, VANISHED, NOT_REMOVED = "it changed while it was read", "it vanished", "it changed before it was removed"
 MOVE_MARKER = ".sluice.marker.000000006d6f7665"
@@ -541,7 +542,7 @@ class Model:
                 self.note_name(os.path.dirname(dest), os.path.basename(dest), implied=True)
                 self.fail(path, "leads nowhere")
                 return
-        if node.kind in ("fifo", "other") and not self.devices:
+        if node.kind in SPECIAL and not self.devices:
             return      # "skips … devices and FIFOs, unless --devices is given"
         self.add_file(dest, path, node, session)
 
@@ -659,9 +660,27 @@ class Model:
         node.gid = source.gid if self.group and ours == 0 else old.gid if old is not None else ours
         if self.o.get("chown") and ours == 0:
             node.uid = node.gid = int(self.o["chown"].split(":")[0])
+        self.set_attributes(source, node, old)
         if node.kind == "link":
             node.mode = None
         return node
+
+    # "-A: Keep ACLs, and modes as with --perms." "-X: Keep extended attributes in the user namespace and, for root, in
+    # trusted." "An existing file keeps its mode, and also its owner, ACL and extended attributes as far as permitted."
+    # "With --perms, what replaces a file does not get its ACL and its extended attributes."
+    def set_attributes(self, source, node, old):
+        unread = source.mode is not None and not self.can_read(source) and (self.o.get("xattrs") or self.o.get("acls"))
+        if node.kind not in ("file", "dir") or unread:
+            node.xattrs = node.acls = None
+            return
+        node.xattrs = source.xattrs if self.o.get("xattrs") else {} if old is None else old.xattrs
+        if self.o.get("acls"):
+            # The mode is part of the ACL.
+            node.acls = None if source.acls and self.o.get("chmod") else source.acls
+        elif old is not None and old.acls:
+            node.acls = None if self.perms else old.acls
+        else:
+            node.acls = {} if old is None else old.acls
 
     # "-u: Skip files that are newer at DST." "--ignore-existing: Skip files that exist at DST." "--checksum:
     # Skip files whose content is the same at DST, whatever their times." "Complete files are not sent again
@@ -719,8 +738,8 @@ class Model:
             return
         if old is not None and old.kind == "dir" and not self.clear_dir(item):
             return
-        if old is not None and old.kind == "fifo":
-            self.inexact = "a FIFO in a tree of the target"
+        if old is not None and old.kind in SPECIAL:
+            self.inexact = "a device or FIFO in a tree of the target"
         item.fate = item.fate or "gone"
         if what == "same":
             self.make_same(item, old)
@@ -740,6 +759,9 @@ class Model:
         if old is not None and old.kind != "dir":
             self.set_aside_file(item, old)
         existing = old if old is not None and old.kind == "file" else None
+        if existing is not None and self.perms:
+            existing = existing.copy()
+            existing.xattrs, existing.acls = {}, {}
         new = Node("file", item.node.content, None, ino=("new", item.dest))
         self.after[item.dest] = self.with_metadata(item.node, new, existing)
         self.replaced.add(item.dest)
@@ -782,9 +804,9 @@ class Model:
         for path in others + sorted(self.backups):
             node = self.after.get(path)
             if node is not None and node.ino == old.ino:
-                node.mode = node.mtime = node.uid = node.gid = None
+                node.open_metadata()
         if others:
-            new.mode = new.mtime = new.uid = new.gid = None
+            new.open_metadata()
 
     # "--inplace: Write into the existing file … Other hard links to the file change too."
     def write_inplace(self, item, old):
@@ -800,7 +822,7 @@ class Model:
                     continue
                 contents = node.content if isinstance(node.content, frozenset) else frozenset([node.content])
                 node.content = contents | {item.node.content}
-                node.mode = node.mtime = node.uid = node.gid = None
+                node.open_metadata()
                 node.ino = None
         self.replaced.add(item.dest)
 
@@ -813,6 +835,11 @@ class Model:
             item.fate = "stays"
             return
         if self.o.get("existing" if old is None else "ignore-existing"):
+            item.fate = "stays"
+            return
+        # "--devices: Re-create devices (root only)"
+        if item.node.kind in DEVICES and self.case.uid:
+            self.fail(item.path, "only root makes devices")
             item.fate = "stays"
             return
         if old is not None and old.kind == "dir" and not self.clear_dir(item):
@@ -889,6 +916,10 @@ class Model:
                     self.doubt_backup(item.dest)    # rdcp may replace it although it is the same
                 if old and not self.perms:
                     node.mode = None
+                if old and not self.o.get("acls"):
+                    node.acls = None
+                if old and not self.o.get("xattrs"):
+                    node.xattrs = None
                 if not self.times:
                     node.mtime = None
                 if old and not self.owner:
@@ -904,7 +935,8 @@ class Model:
                         setattr(self.after[item.dest], field, None)
             for path, node in self.after.items():
                 if node.ino in keepers and path not in {i.dest for i in items}:
-                    node.ino = node.mode = node.mtime = node.uid = node.gid = None
+                    node.ino = None
+                    node.open_metadata()
                     shared.add(path)
 
     # ---- directories ---------------------------------------------------------------------------
@@ -919,17 +951,17 @@ class Model:
                 continue
             old = None if item.dest in self.new or item.dest in self.unfinished else self.before.get(item.dest)
             if item.implied:
-                node.mode = node.mtime = node.uid = node.gid = None
+                node.open_metadata()
                 continue
             if item.dest in self.mkpath_dirs and not self.perms:
-                node.mode = node.mtime = node.uid = node.gid = None
+                node.open_metadata()
                 continue
             firsts = [i for i in self.items if i.dest == item.dest]
             new = self.after[item.dest] = self.with_metadata(firsts[0].node, Node("dir", None, None), old)
             # The model leaves the metadata of merged directories open. So it does for DST with several source
             # hosts: later copies change its times.
             if len(firsts) > 1 or (item.dest == self.top and len({h for h, _ in self.case.sources}) > 1):
-                new.mode = new.mtime = new.uid = new.gid = None
+                new.open_metadata()
         for path, node in self.after.items():
             if node.kind == "dir" and below(path, self.top) and not any(i.dest == path for i in self.items):
                 node.mtime = None

@@ -2,31 +2,41 @@
 """A world is the content of a file system as a dictionary of paths. make() puts it on a disk, and read()
 reads it from there."""
 
+import errno
 import hashlib
 import os
 import re
 import stat
+import struct
 
 # {label: fingerprint} and {fingerprint: label} of all contents made so far. name_of() finds the label of
 # what was read.
 CONTENTS = {}
+DEVICES = {"char": stat.S_IFCHR, "block": stat.S_IFBLK}
 OURS = re.compile(r"\.sluice\.([0-9a-f]{16}(\.[0-9a-f]{8})?|marker\.[0-9a-f]{16})")
 
 
 class Node:
-    """One name. kind: file, dir, link or fifo. ino: the same for names of one file.
+    """One name. kind: file, dir, link, fifo, char or block. text: where a link leads, or the number of a device. ino:
+    the same for names of one file. xattrs, acls: {name: value}.
 
     In a model's prediction, a field that is None may have any value, and content may be a set of which any
     member is right."""
 
-    __slots__ = ("kind", "content", "mode", "mtime", "uid", "gid", "ino", "text")
+    __slots__ = ("kind", "content", "mode", "mtime", "uid", "gid", "ino", "text", "xattrs", "acls")
 
     def __init__(self, kind, content=None, mode=0o644, mtime=None, uid=None, gid=None, ino=None, text=None):
         self.kind, self.content, self.mode, self.mtime = kind, content, mode, mtime
         self.uid, self.gid, self.ino, self.text = uid, gid, ino, text
+        self.xattrs = self.acls = None
+
+    def open_metadata(self):
+        """Lets it have any metadata."""
+        self.mode = self.mtime = self.uid = self.gid = self.xattrs = self.acls = None
 
     def copy(self, **changes):
         new = Node(self.kind, self.content, self.mode, self.mtime, self.uid, self.gid, self.ino, self.text)
+        new.xattrs, new.acls = self.xattrs, self.acls
         for name, value in changes.items():
             setattr(new, name, value)
         return new
@@ -46,6 +56,7 @@ class Node:
             words.append("owner %s:%s" % (self.uid, self.gid))
         if self.ino is not None:
             words.append("file #%s" % (self.ino,))
+        words += ["%s=%s" % (n, v.hex()) for some in (self.xattrs, self.acls) for n, v in sorted((some or {}).items())]
         return " ".join(words)
 
 
@@ -107,6 +118,10 @@ def make(root, world, owners):
             os.symlink(root + node.text[1:] if node.text.startswith("@/") else node.text, at)
         elif node.kind == "fifo":
             os.mkfifo(at)
+        elif node.kind in DEVICES:
+            if not owners:
+                continue
+            os.mknod(at, DEVICES[node.kind] | 0o600, os.makedev(*map(int, node.text.split(":"))))
         elif node.ino is not None and node.ino in first:
             os.link(first[node.ino], at)
             continue
@@ -116,12 +131,39 @@ def make(root, world, owners):
             first[node.ino] = at
     for path in sorted(world, reverse=True):
         node, at = world[path], os.path.join(root, path)
+        if node.kind in DEVICES and not owners:
+            continue
+        set_attributes(at, node)
         if owners and (node.uid or node.gid):
             os.chown(at, node.uid or 0, node.gid or 0, follow_symlinks=False)
         if node.kind != "link":
             os.chmod(at, node.mode)
         if node.mtime is not None:
             os.utime(at, ns=(node.mtime, node.mtime), follow_symlinks=False)
+
+
+def set_attributes(at, node):
+    """Those that this process may set, and that the file system supports."""
+    for name, value in {**(node.xattrs or {}), **(node.acls or {})}.items():
+        try:
+            os.setxattr(at, name, value, follow_symlinks=False)
+        except OSError as e:
+            if e.errno not in (errno.EOPNOTSUPP, errno.EPERM):
+                raise
+
+
+def acl_of(mode, uid, permissions, default=False):
+    """The ACL of a file or directory with this mode that gives a user permissions."""
+    nobody = 0xffffffff
+    entries = [(1, mode >> 6 & 7, nobody), (2, permissions, uid), (4, mode >> 3 & 7, nobody), (16, mode >> 3 & 7, nobody),
+               (32, mode & 7, nobody)]
+    return {"system.posix_acl_" + ("default" if default else "access"):
+            struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in entries)}
+
+
+def read_attributes(path, start):
+    return {n: os.getxattr(path, n, follow_symlinks=False) for n in os.listxattr(path, follow_symlinks=False)
+            if n.startswith(start)}
 
 
 def read(root, beside=()):
@@ -161,8 +203,14 @@ def read_metadata(path, root):
         node.mode = None
     elif stat.S_ISFIFO(st.st_mode):
         node.kind = "fifo"
+    elif stat.S_ISCHR(st.st_mode) or stat.S_ISBLK(st.st_mode):
+        node.kind = "char" if stat.S_ISCHR(st.st_mode) else "block"
+        node.text = "%d:%d" % (os.major(st.st_rdev), os.minor(st.st_rdev))
     elif not stat.S_ISDIR(st.st_mode):
         node.kind = "other"
+    if node.kind in ("file", "dir"):
+        node.xattrs = read_attributes(path, ("user.", "trusted."))
+        node.acls = read_attributes(path, "system.posix_acl_")
     return node
 
 
