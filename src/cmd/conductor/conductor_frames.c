@@ -207,6 +207,9 @@ static int take_frame(struct conductor *c, struct end_pipe *l, const struct fram
 		return take_listening(c, l, f);
 	case MSG_STUCK:
 		return take_stuck(c, f);
+	case MSG_GREETING:
+		/* That of the next one, from a process that starts one after the other. */
+		return fail_as(OUT_PEER_LOST, "lost the end on %s: it has ended", l->name);
 	default:
 		return fail_as(OUT_PROTOCOL, "%s sent an unexpected %s", l->name,
 			       message_name(f->type));

@@ -152,6 +152,8 @@ static int write_last_frame(struct end *e, uint8_t type, const void *body, size_
 	uint8_t frame[FRAME_HEAD + FRAME_BODY_MAX];
 	size_t done = 0;
 
+	if (e->channel && channel_is_cut(e->channel))
+		return -1;
 	frame_head_encode(type, (uint32_t)len, frame);
 	memcpy(frame + FRAME_HEAD, body, len);
 	while (done < FRAME_HEAD + len) {

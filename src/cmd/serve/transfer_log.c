@@ -51,7 +51,7 @@ static void describe_result(const struct transfer *t, const struct guest_record 
 	else if (code == OUT_DONE)
 		snprintf(to, size, "done");
 	else
-		snprintf(to, size, "exit code %d: %s", code, r->text);
+		snprintf(to, size, "exit code %d%s%s", code, *r->text ? ": " : "", r->text);
 }
 
 static void describe_work(const struct guest_record *r, char *to, size_t size)

@@ -519,7 +519,7 @@ int backup_lineage(struct place *p, const char *of, struct lineage *l)
 		close_fd(at);
 		at = up;
 	}
-	fail("delete in %s: find directory %s: %m", of, p->backup_dir);
+	fail("delete in %s: find directory %s: %m", *of ? of : p->dst.shown, p->backup_dir);
 	close_fd(at);
 	return -1;
 }

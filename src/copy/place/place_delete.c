@@ -510,7 +510,7 @@ static void delete_left_entries(struct deletion *d, struct place_dir *const *sam
 
 	errno = err;
 	if (err || list_entries(l, fd, same, count)) {
-		fail("list directory %s: %m", d->path);
+		fail("list directory %s: %m", d->len > 0 ? d->path : d->place->dst.shown);
 		report_not_deleted(d, EVENT_DIR);
 	} else {
 		if (same[0]->is_target)

@@ -176,8 +176,8 @@ static int sync_finished_dir(struct place_dir *d, int fd, int (*sync)(int))
 
 	if (sync(fd) == 0)
 		return 0;
-	place_path(d, "", shown, sizeof shown);
-	return fail("fsync directory %s: %m", shown);
+	return fail("fsync directory %s: %m",
+		    place_path(d, "", shown, sizeof shown) ? shown : d->place->dst.shown);
 }
 
 static void report_dir_failed(const struct place_dir *d, struct place_finish *f)

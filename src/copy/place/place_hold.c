@@ -83,9 +83,10 @@ static int open_held_place_dir(const struct held_dir *d, int up_fd)
 
 static int fail_place_dir_reopen(const struct held_dir *d, int error)
 {
-	char shown[SHOWN_ROOM];
+	const struct place_dir *dir = get_place_dir(d);
+	char path[SHOWN_ROOM];
+	const char *shown = place_path(dir, "", path, sizeof path) ? path : dir->place->dst.shown;
 
-	place_path(get_place_dir(d), "", shown, sizeof shown);
 	if (!error)
 		return fail("open directory %s again: another directory has replaced it", shown);
 	errno = error;

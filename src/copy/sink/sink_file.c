@@ -265,7 +265,8 @@ static int take_new_file(struct sink_lane *l, const struct record_file *r)
 	f = calloc(1, sizeof *f);
 	if (!f || !(f->shown = strdup(shown))) {
 		free(f);
-		return fail_as(OUT_MEMORY, "create %s: %m", shown);
+		return fail_as(OUT_MEMORY, "create %s: %m",
+			       l->sink->place ? shown : l->sink->o->stream.name);
 	}
 	f->r = *r;
 	f->dir = dir;

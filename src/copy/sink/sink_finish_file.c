@@ -150,6 +150,14 @@ static int check_stream_reach(const struct sink_whole *w, int fd, const char *sh
 
 /* ---- each kind ------------------------------------------------------------------------ */
 
+static int seek_to_end(const struct sink_whole *w, const char *shown)
+{
+	struct outlet o = *w->out;
+
+	o.name = shown;
+	return outlet_seek_to_end(&o, w->end->size);
+}
+
 static int store_stream(struct sink_lane *l, const struct sink_whole *w,
 			char digest[static EVENT_DIGEST])
 {
@@ -159,7 +167,7 @@ static int store_stream(struct sink_lane *l, const struct sink_whole *w,
 	if (check_stream_reach(w, stream->fd, stream->name) ||
 	    (is_read_back(s->rules) && read_back_stored(l, w, stream->fd, stream->name, digest)))
 		return -1;
-	if (outlet_seek_to_end(w->out, w->end->size))
+	if (seek_to_end(w, stream->name))
 		return -1;
 	if (s->rules->fsync && outlet_sync(stream->fd))
 		return fail("fsync %s: %m", stream->name);
@@ -178,7 +186,7 @@ static int store_placed(struct sink_lane *l, struct sink_whole *w, struct change
 	     read_back_stored(l, w, placement_fd(t), placement_name(t), digest)))
 		return -1;
 	/* Processes that share the offset expect it behind the last byte. */
-	if (!w->out->sized && outlet_seek_to_end(w->out, w->end->size))
+	if (!w->out->sized && seek_to_end(w, placement_name(t)))
 		return -1;
 	if (w->xattrs)
 		placement_xattrs(t, w->xattrs);

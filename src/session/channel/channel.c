@@ -26,6 +26,7 @@ void channel_init(struct channel *c, const struct channel_ops *ops, int in, int 
 	c->ops = ops;
 	c->in = in;
 	c->out = out;
+	c->write_error = 0;
 	channel_set_peer(c, "the peer");
 }
 
@@ -71,7 +72,21 @@ ssize_t channel_read(struct channel *c, void *to, size_t len, bool *eof)
 
 ssize_t channel_write(struct channel *c, const void *from, size_t len)
 {
-	return len ? c->ops->write(c, from, len) : 0;
+	ssize_t n;
+
+	if (c->write_error) {
+		errno = c->write_error;
+		return channel_broken(c, "write to");
+	}
+	n = len ? c->ops->write(c, from, len) : 0;
+	if (n < 0)
+		c->write_error = errno ? errno : EPIPE;
+	return n;
+}
+
+bool channel_is_cut(const struct channel *c)
+{
+	return c->write_error;
 }
 
 int channel_polls(struct channel *c, bool want_write, struct pollfd p[static 2])

@@ -52,7 +52,10 @@ void channel_set_peer(struct channel *c, const char *name);
 int channel_secret(struct channel *c, uint8_t to[static LANE_SECRET]);
 
 ssize_t channel_read(struct channel *c, void *to, size_t len, bool *eof);
+/* After a write that failed, all fail, and the channel is cut: the peer may have got a part of a
+ * message. */
 ssize_t channel_write(struct channel *c, const void *from, size_t len);
+bool channel_is_cut(const struct channel *c);
 /* Fills in up to two pollfds for the events that the channel now waits for; returns their
  * number. */
 int channel_polls(struct channel *c, bool want_write, struct pollfd p[static 2]);

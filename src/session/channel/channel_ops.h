@@ -23,6 +23,7 @@ struct channel_ops {
 struct channel {
 	const struct channel_ops *ops;
 	int in, out;
+	int write_error; /* errno of a write that failed: nothing more is sent; 0: none */
 	char peer[CHANNEL_PEER_MAX];
 };
 

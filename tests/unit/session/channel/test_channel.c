@@ -692,6 +692,32 @@ static void full_pipe_accepts_no_more(void **state)
 	close(fd[1]);
 }
 
+/* What a failed write was to send is missing: the peer must not take later bytes for it. */
+static void nothing_is_sent_after_a_write_failure(void **state)
+{
+	struct channel *a;
+	int in[2], out[2], full = open("/dev/full", O_WRONLY | O_CLOEXEC);
+	char got[16];
+
+	(void)state;
+	assert_true(full >= 0);
+	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
+	assert_int_equal(pipe2(out, O_CLOEXEC | O_NONBLOCK), 0);
+	assert_int_equal(channel_over_fds(in[0], full, &a), 0);
+	assert_false(channel_is_cut(a));
+	assert_int_equal(channel_write(a, "head", 4), -1);
+	assert_true(channel_is_cut(a));
+	assert_int_equal(dup2(out[1], full), full);
+	assert_int_equal(channel_write(a, "body", 4), -1);
+	assert_string_equal(failed()->text, "write to the peer: No space left on device");
+	assert_int_equal(failed()->code, OUT_PEER_LOST);
+	assert_int_equal(read(out[0], got, sizeof got), -1);
+	channel_free(a);
+	close(in[1]);
+	close(out[0]);
+	close(out[1]);
+}
+
 /* The open file description may be shared with another process's terminal. */
 static void descriptor_flags_are_restored(void **state)
 {
@@ -736,6 +762,7 @@ int main(void)
 		cmocka_unit_test(addresses_and_unsent_bytes_are_known),
 		cmocka_unit_test(channel_works_over_two_pipes),
 		cmocka_unit_test(full_pipe_accepts_no_more),
+		cmocka_unit_test(nothing_is_sent_after_a_write_failure),
 		cmocka_unit_test(descriptor_flags_are_restored),
 	};
 
