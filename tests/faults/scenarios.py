@@ -40,6 +40,7 @@ def put(path, data, at=NEW, mode=0o644):
 class Scenario:
     """loose: paths that a failed run may leave in any state, such as the output of a command.
     varies: the same, and the content is another one in each run, as that of a log or a key.
+    also: exit codes that a failure may lead to besides those of codes.py, as the manual says of this command.
     adapter: a personality of tests/simverbs.
     faults: SLUICE_FAULT of all programs.
     shares: needs a file system on which files can share blocks."""
@@ -51,6 +52,7 @@ class Scenario:
     slow = False    # only with --all, or by name
     sessions = False    # the program has several, each with processes of its own
     prints = False  # failures are findings, on stdout
+    also = frozenset()
     codes = (0,)    # the exit codes if no call fails
     removes = deletes = backs_up = False
 
@@ -383,7 +385,7 @@ Copy("name-local", ["-r", "--print-digest", "--failed=failed", "s/", "missing", 
      codes=(23,))
 
 
-Copy("hosts-pull", ["-a", "-v", "far:s/a", "other:s/d", "other:s/b", "t"], few_over)
+Copy("hosts-pull", ["-a", "-v", "far:s/a", "other:s/d", "other:s/b", "t"], few_over, also={23})
 Copy("links-pull", ["-aH", "--remove-source-files", "far:s/d", "far:s/middle", "t"], tree_over, removes=True)
 Copy("aside-push", ["-aH", "--backup", "--delete", "--fsync", "--json", "--progress=1", "s/", "far:t"], tree_over, backs_up=True,
      deletes=True)
@@ -696,6 +698,7 @@ class Reloaded(Configured):
     """rdcpd gets SIGHUP when its configuration file has the module t, too. Then rdcp starts; where the line about that is lost,
     after some seconds."""
 
+    also = {3}      # of a module that it does not have
     client = ("sh", "-c", """mv conf.new conf; kill -HUP "$(cat pid)"; n=0
         until grep -qE "settings (again|stay)" ../stderr-0 || [ $((n += 1)) -gt 500 ]; do
             kill -0 "$(cat pid)" || exit 44; sleep .01; done; exec "$@" """, "sh")
@@ -782,7 +785,7 @@ class Stream(Scenario):
 
 @add
 class Commands(Stream):
-    name, loose = "stream-commands", ("t/out",)
+    name, loose, also = "stream-commands", ("t/out",), {11}
 
     def make(self, top):
         put(top + "/s/in", noise(900_000, 24))
@@ -850,7 +853,7 @@ def free_port():
 class Relay(Files):
     """rdsend to an rdrecv whose command is an rdsend to the last rdrecv."""
 
-    name = "stream-relay"
+    name, also = "stream-relay", {11}
 
     def make(self, top):
         super().make(top)
@@ -1003,7 +1006,7 @@ class BenchAlone(Bench):
 
 @add
 class Check(Scenario):
-    name, slow, sessions, prints, words = "check", True, True, True, ("--json",)
+    name, slow, sessions, prints, words, also = "check", True, True, True, ("--json",), {43}
     # So slow that no measurement needs a second run, and so few bytes that the lanes cost no time of the processor.
     faults = "stall:lane=0,block=1,every=1,ms=8;stall:lane=1,block=0,every=1,ms=250"
 

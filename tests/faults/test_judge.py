@@ -9,6 +9,7 @@ import pytest
 sys.path.insert(0, os.path.dirname(__file__))
 
 import trial  # noqa: E402
+from codes import fitting_codes  # noqa: E402
 from processes import descendants  # noqa: E402
 from scenarios import NEW, OLD, Scenario, put  # noqa: E402
 from sites import Point  # noqa: E402
@@ -66,9 +67,9 @@ def orphans(monkeypatch):
     assert not descendants(os.getpid())
 
 
-def found(expected, script, kind="ENOSPC", call="pwrite64", **facts):
+def found(expected, script, kind="ENOSPC", call="pwrite64", site="base/io.c:pwrite_full:%s#1", **facts):
     scenario = Script(script, **facts)
-    point = Point("script", "rdcp", "base/io.c:pwrite_full:%s#1" % call, 1, kind)
+    point = Point("script", "rdcp", site % call if "%" in site else site, 1, kind)
     return {k for k, _ in trial.Judge(scenario, expected, run(scenario), point).found}
 
 
@@ -104,6 +105,9 @@ def test_allowed_source_removals_pass(script):
     ("silent", "exit 11"),
     ("unnamed", "echo 'rdcp: it failed' >&2; exit 11"),
     ("repeated", FULL.replace("exit", "echo 'rdcp: write t/f: No space left on device' >&2; exit")),
+    *[("code", FULL.replace("exit 11", "exit %d" % code)) for code in (1, 3, 5, 10, 12, 22, 24, 30, 35, 41, 42, 43, 44, 45)],
+    ("wordy", FULL.replace("exit", "echo 'rdcp: one thing is wrong' >&2; echo 'rdcp: and another' >&2; exit")),
+    ("nameless", FULL.replace("t/f", "(null)")), ("nameless", FULL.replace("t/f", "")), ("nameless", FULL.replace(" No space left on device", " ")),
     ("signal", "kill -SEGV $$"),
     ("memory", COPY + "; echo '==1==ERROR: AddressSanitizer: SEGV on unknown address 0x18' >&2; exit 86"),
     ("leak", COPY + "; echo '==1==ERROR: LeakSanitizer: detected memory leaks' >&2; exit 86"),
@@ -164,6 +168,20 @@ def test_what_is_left_elsewhere_is_found(expected, monkeypatch, tmp_path, end):
     assert found(expected, "echo >%s/odd; %s" % (tmp_path, end)) == {"leftover"}
     # What was there before is not this run's.
     assert found(expected, end) == set()
+
+
+@pytest.mark.parametrize("says, classes", [
+    ("create a file", {"pathless"}), ("create f", set()), ("fsync directory t", set()), ("open /dev/null", set()), ("write command sh", set())])
+def test_failure_with_a_file_names_it(expected, says, classes):
+    assert found(expected, FULL.replace("write t/f", says), site="copy/place/place_file.c:create:openat64#1") == classes
+
+
+@pytest.mark.parametrize("site, kind, fits", [
+    ("copy/walk/walk_dir.c:open_dir:openat64#1", "ENOENT", {3, 11, 23, 24}), ("copy/walk/walk_dir.c:open_dir:openat64#1", "EIO", {11, 23}),
+    ("copy/place/place.c:place_new:calloc#1", "ENOMEM", {11, 22, 23}), ("cmd/process/child.c:child_fork:fork#1", "EAGAIN", {5, 10, 11, 22, 35, 44}),
+    ("lane/cipher.c:has_algorithm:EVP_CIPHER_fetch#1", "ENOMEM", {22, 43}), ("lane/tcp/tcp.c:tcp_send:send#1", "ECONNRESET", {10, 35, 43, 44})])
+def test_exit_codes_that_fit(site, kind, fits):
+    assert fitting_codes(Point("script", "rdcp", site, 1, kind), Script("true")) == fits
 
 
 ADAPTER = {"adapter": "connectx-roce", "transport": "auto"}

@@ -17,6 +17,7 @@ import tempfile
 import time
 
 import scenarios
+from codes import CONNECT, LOST, SOME, TIMEOUT, TRANSPORT, VANISHED, fitting_codes
 from sites import ROOT, SHARED, Record, number_of, scratch
 
 sys.path[:0] = [str(ROOT / "tests" / "trees"), str(ROOT / "tests" / "rig"), str(ROOT / "tests" / "simverbs")]
@@ -49,6 +50,16 @@ WARNINGS = {"mode": "mode could not be set", "xattrs": "extended attributes coul
 # The words of lane/verbs/verbs_event.c for these errnos.
 CONNECT_WORDS = {"ECONNREFUSED": "no RDMA listener", "ECONNRESET": "refused by the peer", "ENODEV": "no RDMA device", "ETIMEDOUT": "no answer",
                  "EINTR": "no answer", "ENETUNREACH": "no route to that address", "EHOSTUNREACH": "no route to that address"}
+# One of the process that failed, and one of a process that lost it.
+SENTENCES = 2
+# What is no failure, or lists something.
+NOTICE = re.compile(r"listening on|data goes over|was reconnected over|the sender is|skipped |% | files?$|measuring again after|lanes move|rejected an |"
+                    r"could not be kept|nothing is deleted|are gone|is kept as|settings|^rdcpd: conf\b|"
+                    r"^rdcpd: [\d.:]+(, user \w+)?, (module|list of modules)")
+# Not about a file.
+NO_FILE = {"malloc", "calloc", "realloc", "reallocarray", "aligned_alloc", "posix_memalign", "strdup", "strndup", "asprintf", "__asprintf_chk",
+           "open_memstream", "mmap64", "pthread_create", "poll", "eventfd", "memfd_create", "XXH3_createState", "sysconf",
+           "getpwnam_r", "getpwuid_r", "getgrnam_r", "getgrgid_r"}
 METADATA = ("mode", "owner", "acls", "xattrs")
 FIELDS = ("kind", "content", "mode", "mtime", "owner", "target", "rdev", "acls", "xattrs", "set", "holes")
 
@@ -321,6 +332,7 @@ class Judge:
                     self.add("signal" if code < 0 else "code", "exit status %s" % code)
             elif code in WRONG_CODES and code not in self.s.codes:
                 self.add("code", "exit status %s" % code)
+        self.check_fitting()
         crashed = re.search(r"was killed by signal \d+ \([^)]*\)", "\n".join(self.run.texts))
         if crashed and not self.aborted():
             self.add("signal", crashed[0])
@@ -333,6 +345,16 @@ class Judge:
             if self.point.kind != "EAGAIN" or self.point.call in WAITING:
                 self.add("interrupted", "%s ends it: exit status %s" % (self.point.kind, self.code))
 
+    def check_fitting(self):
+        """Checks that the exit codes fit the call that failed."""
+        if not self.point.site or self.aborted():
+            return
+        fitting = fitting_codes(self.point, self.s) | {0, *self.s.codes}
+        for n, code in enumerate(self.run.codes):
+            also = {TIMEOUT, CONNECT, TRANSPORT, LOST} if self.s.streams and not self.point.role.startswith(("rdrecv", "rdsend")[n]) else set()
+            if code is not None and 0 < code < SANITIZER and code not in fitting | also | WRONG_CODES:
+                self.add("code", "exit status %s, expected one of %s" % (code, sorted(fitting | also)))
+
     def check_messages(self):
         """Checks that a failure is reported with its reason."""
         if self.code in (0, *self.s.codes) or self.aborted():
@@ -344,6 +366,9 @@ class Judge:
                 self.add("silent", "exit status %s without a message" % self.code)
             return
         self.check_repeats(lines)
+        if self.point.site:
+            self.check_sentences()
+            self.check_path(lines)
         if self.point.ordered:
             return
         number = number_of(self.point.kind)
@@ -361,6 +386,30 @@ class Judge:
             # These lines are printed for each host, each connection or each attempt.
             if times > 1 and not any(w in line for w in ("data goes over", "was reconnected over", "measuring again after")):
                 self.add("repeated", "%d times: %s" % (times, line))
+
+    def check_sentences(self):
+        """Checks that a failure is one sentence, and that no name in it is missing."""
+        for text in self.run.texts:
+            said = collections.defaultdict(set)
+            for line in text.splitlines():
+                program = re.match(r"rd\w+: ", line)
+                if program and re.search(r"\(null\)|\w : |: $", line):
+                    self.add("nameless", line)
+                if program and not NOTICE.search(line):
+                    said[program[0]].add(re.sub(r"\d+", "#", line))
+            for program, lines in said.items():
+                if len(lines) > SENTENCES and self.code not in (SOME, VANISHED) and self.s.codes == (0,):
+                    self.add("wordy", "%d sentences: %s" % (len(lines), " | ".join(sorted(lines))[:300]))
+
+    def check_path(self, lines):
+        """Checks that a failure with a file names it, or what it is in."""
+        if not self.point.site.startswith("copy/") or self.point.library or self.point.call in NO_FILE or self.s.prints:
+            return
+        names = {os.path.basename(p) for p in (*self.run.before, *self.ref.want)} - {"", "."}
+        short, longer = ("|".join(map(re.escape, ns)) or "$^" for ns in ({n for n in names if len(n) < 3}, {n for n in names if len(n) > 2}))
+        words = r"[\s/'](%s)([:/]|$| )|[\s/'](%s)\b|/\w|stdin|stdout|command |\.sluice|DST| \.:" % (short, longer)
+        if not any(re.search(words, re.sub(r"^rd\w+: ", " ", line)) for line in lines):
+            self.add("pathless", " | ".join(lines[:3]))
 
     # ---- files
 
