@@ -23,7 +23,8 @@ FLAGS = {"hard-links": .3, "update": .15, "ignore-existing": .12, "checksum": .1
          "no-perms": .04, "no-times": .05, "no-owner": .03, "no-group": .03, "no-devices": .03, "no-recursive": .02,
          "acls": .03, "xattrs": .03, "itemize-changes": .06, "json": .05, "stats": .04, "verbose": .05,
          "quiet": .05, "print-digest": .05, "exclude-from": .05, "include-from": .05,
-         "ignore-times": .05, "whole-file": .03}
+         "ignore-times": .05, "whole-file": .03, "progress": .03, "human-readable": .02, "ipv4": .03, "ipv6": .03,
+         "-3": .03, "-C": .03}
 VALUES = {"max-delete": (.08, ["0", "1", "2", "5", "100"]), "backup-dir": (.05, ["aside", "as/ide", "../aside", ".", "d", "../s1/d"]),
           "suffix": (.04, [".old", "~~"]), "chmod": (.08, sorted(CHMODS)), "chown": (.04, ["1234:1234"]),
           "max-size": (.07, ["0", "40", "1000"]), "min-size": (.05, ["1", "40", "1000"]),
@@ -31,20 +32,22 @@ VALUES = {"max-delete": (.08, ["0", "1", "2", "5", "100"]), "backup-dir": (.05, 
           "direct": (.05, ["on", "off", "auto"]), "memory": (.03, ["1M", "8M"]), "rails": (.02, ["1"]),
           "tos": (.02, ["af21", "0"]), "encrypt": (.1, ["on", "off", "auto"]),
           "compress": (.12, ["auto", "zstd", "zstd", "3", "19"]), "compress-level": (.03, ["1", "9"]), "compress-choice": (.04, ["zstd", "none"]), "bwlimit": (.02, ["1G"]), "timeout": (.05, ["9"]), "connect-timeout": (.03, ["9"]),
-          "transport": (.06, ["tcp", "auto"]), "failed": (.04, ["ASIDE/failed"]), "log-file": (.03, ["ASIDE/log"])}
+          "transport": (.06, ["tcp", "auto", "ssh"]), "failed": (.04, ["ASIDE/failed"]), "log-file": (.03, ["ASIDE/log"]),
+          "address": (.03, ["127.0.0.1"]), "port-range": (.03, ["20000-59999"]), "daemon-port": (.05, ["1"]),
+          "rdma-op": (.03, ["auto", "send", "write-imm", "write-send"]), "-l": (.02, ["8000000"]),
+          "-P": (.02, ["2222"]), "-i": (.02, ["key"]), "-F": (.02, ["config"]), "-J": (.02, ["jump"]), "-o": (.02, ["User=a"])}
 # Options that other functions here add.
-MADE = {"recursive", "archive", "exclude", "include", "files-from", "from0", "rsh", "rdcp-path", "existing"}
+MADE = {"recursive", "archive", "exclude", "include", "files-from", "from0", "rsh", "rdcp-path", "existing",
+        "ignore-non-existing", "-S", "key-file"}
+# Other words for an option.
+SPELLINGS = {"recursive": ["-r"], "archive": ["-a"], "hard-links": ["-H"], "update": ["-u"], "copy-links": ["-L"],
+             "one-file-system": ["-x"], "acls": ["-A"], "xattrs": ["-X", "--xattrs=all"], "dry-run": ["-n"], "backup": ["-b"],
+             "verbose": ["-v", "-vv", "-vvv"], "quiet": ["-q"], "preserve": ["-p"], "times": ["-t"], "group": ["-g"],
+             "no-target-directory": ["-T"], "ignore-times": ["-I"], "whole-file": ["-W"], "human-readable": ["-h"],
+             "existing": ["--ignore-non-existing"], "progress": ["--progress=1"], "print-digest": ["--print-digest=sha256"],
+             "ipv4": ["-4"], "ipv6": ["-6"], "rsh": ["-S"]}
 # Options that no case has, with the reason.
-ELSEWHERE = {
-    "ignore-non-existing": "another name of --existing",
-    "progress": "prints only; tests/e2e/test_every_program.py",
-    "address": "where to listen; tests/e2e/test_copy.py", "port-range": "where to listen; tests/e2e/test_firewall.py",
-    "ipv4": "which address; tests/e2e/test_copy.py", "ipv6": "which address; tests/e2e/test_copy.py",
-    "rdma-op": "RDMA only; tests/e2e/test_rdma_op.py",
-    "key-file": "trial.py adds it", "daemon-port": "of rdcpd; tests/e2e/test_rdcpd.py",
-    "help": "copies nothing", "version": "copies nothing", "human-readable": "prints only",
-    "-3": "through this host over ssh; tests/e2e/test_copy.py", "-P": "ssh's", "-i": "ssh's", "-F": "ssh's",
-    "-J": "ssh's", "-o": "ssh's", "-S": "ssh's", "-l": "as --bwlimit", "-C": "another name of -z"}
+ELSEWHERE = {"help": "copies nothing", "version": "copies nothing"}
 
 
 class Case:
@@ -58,6 +61,7 @@ class Case:
         self.unreachable, self.listed, self.fault = set(), [], None
         self.names, self.escapes = {}, False
         self.daemons, self.url = set(), "rdma://HOST/"
+        self.spelled = {}   # {option: one of SPELLINGS}
 
     def words(self, sources=None):
         """The command line. sources: those of the case, expanded as by a shell."""
@@ -65,7 +69,12 @@ class Case:
         for name, value in self.options.items():
             if name in ("rules", "exclude-from", "include-from"):
                 continue    # trial.py writes each rule to a file for the last two
-            words.append("--" + name if value is True else "--%s=%s" % (name, value))
+            if name.startswith("-"):
+                words.append(name if value is True else name + value)
+            elif name in self.spelled:
+                words.append(self.spelled[name])
+            else:
+                words.append("--" + name if value is True else "--%s=%s" % (name, value))
         words += ["--%s=%s" % rule for rule in self.options.get("rules", [])]
         if "files-from" in self.options and "--from0" in words:
             words.sort(key=lambda w: w == "--files-from=list")
@@ -468,6 +477,24 @@ def add_attributes(rng, case):
             world[path + "/n"] = Node(kind, None, rng.choice([0o600, 0o666]), some_time(rng), text=rng.choice(["1:3", "7:9"]))
 
 
+def spell(rng, case):
+    """Writes some options in another way, and drops what cannot go with a case's hosts."""
+    o = case.options
+    for name, words in SPELLINGS.items():
+        if (name in o or name == "rsh") and rng.random() < .4:
+            case.spelled[name] = rng.choice(words)
+    if case.daemons and case.spelled.get("xattrs") == "--xattrs=all":
+        del case.spelled["xattrs"]
+    # The daemons of the test have an IPv4 address only.
+    if case.daemons or o.get("address") or o.get("ipv4"):
+        o.pop("ipv6", None)
+    if not case.daemons:
+        o.pop("daemon-port", None)
+    # ssh leads to other hosts only, and to no daemon.
+    if o.get("-3") or o.get("transport") == "ssh" and (case.daemons or ("", "") in {(h, case.target[0]) for h, _ in case.sources}):
+        o["transport"] = "auto"
+
+
 def some_kill(rng):
     return {"who": rng.choice(["all", "rdcp", "end"]), "after": rng.random() ** 2 * .05}
 
@@ -484,6 +511,7 @@ def generate(seed):
     world["out/d/g"] = Node("file", "outside too:12", 0o644, NOW)
     if rng.random() < .04:
         onto_stream(rng, case)
+        spell(random.Random("%d spelling" % seed), case)
         return case
     add_tree(rng, world, "s1", copy_links=case.has("copy-links"))
     add_tree(rng, world, "s2", copy_links=case.has("copy-links"))
@@ -524,4 +552,5 @@ def generate(seed):
     add_pair(random.Random("%d pair" % seed), case)
     add_moment(random.Random("%d moment" % seed), case)
     add_attributes(random.Random("%d attributes" % seed), case)
+    spell(random.Random("%d spelling" % seed), case)
     return case

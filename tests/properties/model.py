@@ -125,7 +125,8 @@ class Model:
         # "--mkpath: Create missing directories in the path to DST. Also create DST itself as a
         # directory": for a pattern of the far end, rdcp knows this only when the first match arrives.
         if not self.items and self.top in self.new and not (self.o.get("mkpath") and self.known_as_dir()):
-            if any(why == IS_BACKUP_DIR for _, why in self.failed):
+            # rdcp may make it before it opens the file.
+            if any(why == IS_BACKUP_DIR or self.relative and why == "can't be read" for _, why in self.failed):
                 self.maybe_dirs.add(self.top)
             else:
                 del self.after[self.top]

@@ -83,7 +83,7 @@ class Trial:
 
     def argv(self):
         program = str(programs() / "rdcp")
-        argv = [program, "--rsh=" + str(RSH), "--rdcp-path=" + program]
+        argv = [program, "-S" + str(RSH) if "rsh" in self.case.spelled else "--rsh=" + str(RSH), "--rdcp-path=" + program]
         if self.case.daemons:
             argv.append("--key-file=" + self.key())
         if not any(w.startswith("--transport") for w in self.case.words()):
@@ -114,7 +114,10 @@ class Trial:
             with open(log, "rb") as f:
                 found = re.search(rb"listening on \S+:(\d+)\n", f.read())
             if found:
-                self.case.url = "rdma://127.0.0.1:%s/" % found[1].decode()
+                port = found[1].decode()
+                self.case.url = "rdma://127.0.0.1:%s/" % port
+                if self.case.has("daemon-port"):
+                    self.case.options["daemon-port"], self.case.url = port, "rdma://127.0.0.1/"
                 return
             time.sleep(.002)
         raise RuntimeError("rdcpd does not listen")
