@@ -100,6 +100,8 @@ int place_make_dir(struct place *p, struct place_dir *parent, const struct recor
 		   struct place_dir **out, struct change *change);
 /* Extended attributes that d gets at the end.  Takes x. */
 void place_dir_xattrs(struct place_dir *d, struct xattrs *x);
+/* The source could not read those of d: all metadata of d stays as it is. */
+void place_dir_unread(struct place_dir *d);
 /* Names that the source has in d (KEEP).  Everything else in d is deleted at the end. */
 int place_dir_keep(struct place_dir *d, struct reader *names, bool last);
 /* The path of name in d from the top of the transfer, as filters and events use it; cut at its

@@ -415,6 +415,11 @@ int place_make_dir(struct place *p, struct place_dir *parent, const struct recor
 	return 0;
 }
 
+void place_dir_unread(struct place_dir *d)
+{
+	d->unread = true;
+}
+
 void place_dir_xattrs(struct place_dir *d, struct xattrs *x)
 {
 	xattrs_free(d->xattrs);

@@ -132,7 +132,7 @@ static bool needs_dir_metadata(const struct place_dir *d)
 {
 	unsigned given = DIR_CONTENTS | DIR_IMPLIED;
 
-	return !d->missing && ((d->flags & given) != given || d->fresh);
+	return !d->missing && !d->unread && ((d->flags & given) != given || d->fresh);
 }
 
 static int set_dir_metadata(struct place_dir *d, int fd)

@@ -81,6 +81,7 @@ struct place_dir {
 	bool loosened; /* we are the owner, and gave ourselves rights that we shall not keep */
 	bool superseded; /* another place_dir of the same directory has its final attributes */
 	bool has_temporaries; /* left by earlier runs */
+	bool unread; /* the source could not read its attributes: its metadata stays as it is */
 	_Atomic int folds; /* do names in it fold?  An enum of place_fold.c */
 	struct xattrs *xattrs;
 	struct kept *kept;

@@ -403,7 +403,11 @@ int sink_take_dir_xattr(struct sink_lane *l, const struct record_xattr *r)
 	d = sink_dir_find(s, r->id);
 	if (!d || !(d->announced & sink_lane_bit(l)))
 		ret = 1;
-	else if (check_one_lane(l, &d->xattr_lane) || xattrs_add(&d->xattrs, r))
+	else if (check_one_lane(l, &d->xattr_lane))
+		ret = -1;
+	else if (strcmp(r->name, XATTRS_UNREAD) == 0)
+		d->unread = true;
+	else if (xattrs_add(&d->xattrs, r))
 		ret = -1;
 	if (ret == 0) {
 		s->dir_xattr_bytes += r->pos > 0 ? 0 : SINK_XATTR_COST + strlen(r->name) + r->size;
@@ -421,6 +425,8 @@ static int give_dir_xattrs(struct sink *s, struct sink_dir *d)
 {
 	struct xattrs *x = d->xattrs;
 
+	if (d->unread && d->place)
+		place_dir_unread(d->place);
 	if (!x || !d->place)
 		return 0;
 	if (sink_take_xattrs(s, x, d, ""))

@@ -82,6 +82,7 @@ struct sink_dir {
 	enum sink_state state;
 	uint64_t announced; /* lanes that DIR arrived on, a bit for each */
 	struct xattrs *xattrs;
+	bool unread; /* the source could not read its attributes */
 	uint8_t xattr_lane, keep_lane; /* 1 + the only lane for attributes, for KEEP; 0: none yet */
 	bool keep_complete; /* the last KEEP arrived */
 	uint64_t failed_inside; /* of a failed directory in a good one: how many things in it */

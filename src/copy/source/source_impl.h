@@ -381,6 +381,8 @@ int source_put_lookalikes(struct source_lane *l, uint32_t want, struct walk_dir 
 /* OWNER records for a, and for the users and groups that x names. */
 int source_put_owners(struct source_lane *l, const struct record_attr *a, const struct xattrs *x);
 int source_put_xattrs(struct source_lane *l, uint32_t id, const struct xattrs *x);
+/* Those of the directory could not be read. */
+int source_put_unread(struct source_lane *l, uint32_t id);
 /* How many bytes the records of x need at most, in one block. */
 size_t source_xattrs_room(const struct xattrs *x, uint32_t id);
 

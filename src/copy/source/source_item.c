@@ -446,7 +446,10 @@ static int take_dir_xattrs(struct source_lane *l, struct walk_dir *d)
 	if ((!rules->acls && !rules->xattrs) || (d->flags & DIR_IMPLIED) || source_use_dir(l, d))
 		return 0;
 	if (xattrs_read(l->dirfd, walk_shown(d, "", room, sizeof room), rules, &x))
-		return source_report_failed(l, EVENT_DIR, d, "", NULL);
+		return source_report_failed(l, EVENT_DIR, d, "", NULL) ||
+				       source_put_unread(l, d->id)
+			       ? -1
+			       : 0;
 	ret = x && (source_put_owners(l, &d->a, x) || source_put_xattrs(l, d->id, x)) ? -1 : 0;
 	xattrs_free(x);
 	return ret;

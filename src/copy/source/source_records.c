@@ -250,6 +250,14 @@ static size_t measure_xattr_head(const struct record_xattr *r)
 	return RECORD_XATTR_HEAD_MAX + 1 - NAME_ROOM + strlen(r->name);
 }
 
+int source_put_unread(struct source_lane *l, uint32_t id)
+{
+	if (source_reserve_room(l, RECORD_XATTR_HEAD_MAX))
+		return -1;
+	record_xattr_encode(&l->records, &(struct record_xattr){.id = id, .name = XATTRS_UNREAD});
+	return 0;
+}
+
 int source_put_xattrs(struct source_lane *l, uint32_t id, const struct xattrs *x)
 {
 	struct record_xattr r;
