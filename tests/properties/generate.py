@@ -4,6 +4,7 @@
 import os
 import random
 
+import globs
 import names
 from model import CHMODS, Model
 from world import Node, acl_of, below, size_of
@@ -80,7 +81,8 @@ class Case:
             words.sort(key=lambda w: w == "--files-from=list")
         words.sort(key=lambda w: w.startswith("--no-"))    # they undo earlier options
         for host, path in sources or self.sources:
-            words.append(self.remote(host, path if host in self.daemons else self.escaped(path)) if host else path)
+            words.append(self.remote(host, path if host in self.daemons else self.escaped(path)) if host else
+                         globs.text_of(path))
         host, path = self.target
         words.append(self.remote(host, path) if host else path)
         return words
@@ -92,8 +94,8 @@ class Case:
     # copied": a name that the run may remove is escaped. Patterns match nothing in a directory that can't be
     # read.
     def escaped(self, path):
-        if path.endswith("/*"):
-            return names.escape(path[:-2]) + "/*"   # that directory is in the root, which can be read
+        if globs.is_glob(path):
+            return globs.text_of(path)      # its directories can be read
         removes = self.has("remove-source-files") or (self.fault or {}).get("how") == "unlink"
         if names.is_wild(path) and (self.escapes or removes) and not self.uid:
             return names.escape(path)
@@ -305,7 +307,7 @@ def some_sources(rng, case):
         # rdcp reads a FIFO that is named as a source as a stream, but no process writes to it here.
         for path in [p for p in world if os.path.dirname(p) == "s1" and world[p].kind == "fifo"]:
             world[path] = some_file(rng, path)
-        return ["s1/*"]
+        return ["s1/" + globs.MARK + "*"]
     if r < .70 and "sl" in world:
         return [rng.choice(["sl", "sl/"])]
     if r < .82 and files:
@@ -412,7 +414,7 @@ def is_permitted(case, daemons):
     refused = ["delete", "delete-excluded", "copy-links"] + ["owner", "group", "devices", "chown"] * push + ["remove-source-files"] * pull
     return (push or pull) and not any(map(case.has, refused)) and not case.uid and not case.unreachable and \
         (case.fault or {}).get("kind") != "stream" and not (case.options.get("backup-dir") or "").startswith("..") and \
-        not any(h in daemons and p.endswith("/*") for h, p in case.sources)
+        not any(h in daemons and globs.is_glob(p) for h, p in case.sources)
 
 
 def add_daemon(rng, case):
@@ -440,7 +442,7 @@ def add_moment(rng, case):
     """Lets a source change, or a run be killed, when rdcp opens or first reads a file, or soon after; else that
     happens after some time."""
     fault = case.fault or {}
-    tops = [p.removesuffix("/*").rstrip("/").replace("/./", "/").replace("sl", "s1") for _, p in case.sources]
+    tops = [p.partition("/" + globs.MARK)[0].rstrip("/").replace("/./", "/").replace("sl", "s1") for _, p in case.sources]
     files = sorted(p for p in case.world if case.world[p].kind == "file" and below_one(p, tops))
     if fault.get("kind") == "change":
         fault["when"] = rng.choice(["time", "open", "read", "read"])
@@ -471,10 +473,29 @@ def add_attributes(rng, case):
                 node.acls.update(acl_of(0o750, 1234, 5, True))
     tops = ["s1", "s2"] + ([case.target[1].rstrip("/")] if case.target[1].rstrip("/") in world else [])
     for path in sorted(p for p in world if world[p].kind == "dir" and below_one(p, tops)):
-        # rdcp reads a device that is named as a source.
-        if rng.random() < .2 and path + "/n" not in world and not any(p == path + "/*" for _, p in case.sources):
+        if rng.random() < .2 and path + "/n" not in world:
             kind = rng.choice(["char", "block"])
             world[path + "/n"] = Node(kind, None, rng.choice([0o600, 0o666]), some_time(rng), text=rng.choice(["1:3", "7:9"]))
+
+
+GLOBS = [["s1/?"], ["s1/[a-c]*"], ["s1/[!a]*"], ["s1/*.o"], ["s1/*/*"], ["s1/?/*"], ["s1/*/[a-d]"], ["s1/[a-c]/?"],
+         ["s1/[a-c]*", "s1/[d-f]*"], ["s1/*.?", "s1/?"], ["s1/*", "s1/*/*"], ["s1/*", "s2/[a-c]"], ["s1/[a-d]", "s2/*"]]
+
+
+def add_globs(rng, case):
+    """Draws other patterns for most cases that have one as the only source."""
+    if not any(globs.is_glob(p) for _, p in case.sources):
+        return
+    # rdcp reads a FIFO or a device that is named as a source, but nothing writes to one here.
+    for path in sorted(p for p, n in case.world.items() if n.kind not in ("file", "dir") and below_one(p, ["s1", "s2"])):
+        case.world[path] = some_file(rng, path)
+        case.world[path].uid = case.world[path].gid = case.uid or None
+    if len(case.sources) == 1 and rng.random() < .75:
+        # Patterns match nothing in a directory that can't be read.
+        some = rng.choice([g for g in GLOBS if not case.uid or all(p.count("/") == 1 for p in g)])
+        host = case.sources[0][0]
+        case.sources = [(host, "/".join([path.split("/")[0]] + [globs.MARK + p if names.is_wild(p) else p
+                                                                for p in path.split("/")[1:]])) for path in some]
 
 
 def spell(rng, case):
@@ -552,5 +573,6 @@ def generate(seed):
     add_pair(random.Random("%d pair" % seed), case)
     add_moment(random.Random("%d moment" % seed), case)
     add_attributes(random.Random("%d attributes" % seed), case)
+    add_globs(random.Random("%d globs" % seed), case)
     spell(random.Random("%d spelling" % seed), case)
     return case

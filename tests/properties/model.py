@@ -10,6 +10,7 @@ import os
 import re
 import stat
 
+from globs import expand, is_glob, text_of
 from world import DEVICES, Node, below, is_ours
 
 CHMODS = {"F600,D711": lambda dir, mode: 0o711 if dir else 0o600,
@@ -178,7 +179,7 @@ class Model:
                 self.leave_way_unchecked(self.top)  # it is made before SRC turns out to be a directory
             raise Refused("several hosts", *({1} if self.recursive else {1, 11, 23}))
         # With several hosts, rdcp detects equal names of sources before it copies.
-        names = [(h, os.path.basename(p)) for h, p in self.case.sources if not p.endswith(("/", "/*"))]
+        names = [(h, os.path.basename(p)) for h, p in self.case.sources if not p.endswith("/") and not is_glob(p)]
         if any(a[1] == b[1] and a[0] != b[0] for a in names for b in names):
             raise Refused("two hosts' sources have one name", 1, 11)
 
@@ -190,11 +191,19 @@ class Model:
         found = []
         for host, path in self.case.sources:
             hits = [path]
-            if path.endswith("/*"):
-                hits = sorted(p for p in self.before if os.path.dirname(p) == path[:-2]
-                              and not os.path.basename(p).startswith(".")) or [path]
+            if is_glob(path):
+                hits = self.expand(host, path) or [text_of(path)]
             found += [(host, p, self.follow(p.rstrip("/").replace("/./", "/"))) for p in hits]
         return found
+
+    # "If a file has the pattern itself as its name, that file is copied."
+    def expand(self, host, path):
+        if not is_glob(path):
+            return [path]
+        if host and text_of(path) in self.before:
+            return [text_of(path)]
+        dirs = {d for d, n in self.before.items() if n.kind == "dir"} | {""}
+        return expand(path, lambda dir: [os.path.basename(p) for p in self.before if dir in dirs and os.path.dirname(p) == dir])
 
     # "rdcp follows a symbolic link that you name, as SRC or in the path to DST."
     def follow(self, path):
@@ -253,7 +262,11 @@ class Model:
         dirs = [r for r in roots if r[2] is not None and r[2].kind == "dir" and trees]
         self.into = True
         if all(r[2] is None for r in roots):
-            raise Refused("no source", *({3} if len(self.case.sources) == 1 else {3, 23}))
+            # Which of two errors is reported is open.
+            up = os.path.dirname(self.top)
+            lacks = (many or up and self.follow(up) is None) and not self.o.get("mkpath") if node is None else \
+                node.kind != "dir" and (many or text.endswith("/"))
+            raise Refused("no source", *({3} if len(self.case.sources) == 1 else {3, 23}), *([11] if lacks else []))
         # "While the marker exists, the same SRC continues in DST itself."
         marked = any(os.path.dirname(p) == self.top and ".marker." in p for p in self.leftovers)
         if node is None:
@@ -295,7 +308,7 @@ class Model:
         host, path = self.case.sources[0]
         if self.o.get("no-target-directory"):
             return False
-        return self.case.target[1].endswith("/") or len(self.case.sources) > 1 or (not host and path.endswith("/*"))
+        return self.case.target[1].endswith("/") or len(self.case.sources) > 1 or (not host and len(self.expand(host, path)) > 1)
 
     # "If the only SRC is excluded by a pattern, or is a file that --max-size or --min-size leaves out,
     # nothing is copied, and DST may be anything."

@@ -125,8 +125,8 @@ def apply(case):
     """A copy of the case that has its odd names everywhere."""
     suffix = case.options.get("suffix") or "~"
     r = Renamer(case.names, suffix)
-    new = copy.deepcopy(case)
-    new.world = {}
+    new = copy.copy(case)
+    new.options, new.fault, new.world = dict(case.options), copy.deepcopy(case.fault), {}
     for path, node in case.world.items():
         to = r.path(path)
         # The name of a backup may be too long.

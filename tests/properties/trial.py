@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 
+import globs
 import judge
 import names
 import world
@@ -152,11 +153,13 @@ class Trial:
         """The sources, with local patterns expanded as by a shell."""
         out = []
         for host, path in self.case.sources:
-            hits = []
-            if path.endswith("/*") and not host:
-                hits = sorted(path[:-1] + n for n in os.listdir(os.path.join(self.root, path[:-2])) if n[0] != ".")
-            out += [(host, h) for h in hits] or [(host, path)]
+            hits = globs.expand(path, self.names_in) if globs.is_glob(path) and not host else []
+            out += [(host, h) for h in hits] or [(host, path if host else globs.text_of(path))]
         return out
+
+    def names_in(self, dir):
+        at = os.path.join(self.root, dir)
+        return os.listdir(at) if os.path.isdir(at) else []
 
     def environment(self, fault):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("RD_", "SLUICE_FAULT"))}

@@ -83,7 +83,7 @@ def bytes_of(content):
 
 
 def fingerprint(data):
-    return hashlib.blake2b(data, digest_size=16).digest()
+    return hashlib.sha256(data).digest()
 
 
 def register(content):
