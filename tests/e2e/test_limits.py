@@ -196,6 +196,12 @@ def test_lack_of_descriptors_is_the_cause_of_a_failed_connection():
             assert run.codes[0] in (0, 22), (name, n, run.codes, run.texts)
 
 
+def test_target_that_cannot_be_opened_stays():
+    """The new file would have other attributes. It is opened last, so few numbers of descriptors show it."""
+    for n in range(20, 26):
+        one("stream-files", Limit("rdrecv", limit="nofile", value=n, kind="EMFILE"))
+
+
 def test_command_without_descriptors_is_reported():
     for n in (10, 15, 20):
         run = one("stream-commands", Limit("rdrecv", limit="nofile", value=n, kind="EMFILE"))

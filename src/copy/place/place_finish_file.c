@@ -42,16 +42,22 @@ static int open_old(struct placement *t, int *old)
 	return 0;
 }
 
-static int set_file_metadata(struct placement *t, struct stat *st)
+/* Without --perms the new file keeps the attributes of the old one. Fails if they can't be read:
+ * then the old one stays. */
+static int open_kept(struct placement *t, int *old)
+{
+	*old = -1;
+	return replaces_file(t) && !t->entry.place->rules->perms ? open_old(t, old) : 0;
+}
+
+/* Closes old, the file that is replaced, or -1. */
+static int set_file_metadata(struct placement *t, struct stat *st, int old)
 {
 	struct place *p = t->entry.place;
 	bool replaced = replaces_file(t);
 	struct metadata m;
-	int old = -1, ret;
+	int ret;
 
-	/* Without --perms the new file keeps the attributes of the old one. */
-	if (replaced && !p->rules->perms && open_old(t, &old))
-		return -1;
 	metadata_want(p, &t->file.a, S_IFREG, replaced ? &t->old : NULL,
 		      t->method == BY_RENAME || t->created, &m);
 	if (!replaced && (t->method == BY_RENAME || t->created))
@@ -144,6 +150,7 @@ static int finish_placement(struct placement *t, uint64_t size, bool *named)
 	struct failure metadata_failure;
 	struct stat st;
 	bool metadata_failed = false;
+	int old;
 
 	*named = false;
 	if (t->method == AS_IS) {
@@ -157,8 +164,10 @@ static int finish_placement(struct placement *t, uint64_t size, bool *named)
 	 * must be on disk before they are. */
 	if (t->method == IN_PLACE && sync_content(t))
 		return -1;
+	if (open_kept(t, &old))
+		return -1;
 	/* A file whose metadata cannot be set gets its name nevertheless. */
-	if (set_file_metadata(t, &st)) {
+	if (set_file_metadata(t, &st, old)) {
 		metadata_failed = true;
 		metadata_failure = *failed();
 	}
