@@ -228,6 +228,15 @@ unsigned porter_poll_listeners(struct porter *p, struct pollfd *set, unsigned n)
 
 /* ---- admitting a peer --------------------------------------------------------------------- */
 
+/* Without memory this end turns away its peer, too: its user must learn why. */
+static void warn_of_no_memory(struct strangers *all)
+{
+	if (failed()->code != OUT_MEMORY || all->warned)
+		return;
+	log_warn("accept a connection: %s", failed()->text);
+	all->warned = true;
+}
+
 /* One step of the handshake. Returns 1 when done, 0 when not yet done, -1 to close the stranger. */
 static int advance_handshake(struct stranger *s)
 {
@@ -270,10 +279,15 @@ static int advance_stranger(struct strangers *all, unsigned i, const struct psk 
 		rc = stranger_hello(all, i);
 		if (rc <= 0)
 			return rc;
-		if (begin_tls(s, key) < 0)
+		if (begin_tls(s, key) < 0) {
+			warn_of_no_memory(all);
 			return -1;
+		}
 	}
-	return advance_handshake(s);
+	rc = advance_handshake(s);
+	if (rc < 0)
+		warn_of_no_memory(all);
+	return rc;
 }
 
 static unsigned poll_strangers(struct porter *p, struct pollfd *set, unsigned n)
