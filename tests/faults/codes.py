@@ -21,7 +21,8 @@ BY_SITE = [(re.compile(pattern), codes) for pattern, codes in (
     (r"^(copy|base/table)|:(pread|pwrite|preadv|pwritev|fsync|fdatasync|ftruncate)", FILES),
     (r"^(cmd/(output|bench)|session/channel/key|base/(text_file|dir))", FILES | PROCESS),
     (r"^cmd/cli/", {FILE, CONNECT} | PROCESS),
-    (r"^host/", PROCESS),
+    # A host without an id counts as another one, and an adapter that is not found is none.
+    (r"^host/|^base/io.c:read_full", FILES | PROCESS | CONNECTION | {TRANSPORT}),
     (r"^cmd/end/tunnel", CONNECTION | PROCESS | {TIMEOUT}),
     (r"^cmd/.*:(printf|puts|putchar|fputs|fputc|fwrite|fflush|__fprintf_chk|fprintf)#", {FILE} | CONNECTION),
     (r"^cmd/(process|serve|end|rd\w+\.c)", {FILE} | PROCESS | CONNECTION),
