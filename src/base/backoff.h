@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#ifndef BASE_BACKOFF_H
+#define BASE_BACKOFF_H
 
 /* How long TCP waits before it retransmits. */
-
-#ifndef SLUICE_BASE_BACKOFF_H
-#define SLUICE_BASE_BACKOFF_H
 
 /* TCP doubles its pauses between retransmissions, so after a cut it may stay silent for as long
  * again. Bounds them to an eighth of the timeout, but not below a second, which some paths need.
