@@ -498,7 +498,8 @@ class Model:
     def drop_second(self, other, dest, path, dir):
         self.contested = True
         # "a file whose name a file of an earlier source has; this is an error (23)"
-        if other is None or dir != (other.node.kind == "dir") or other.root or self.o.get("remove-source-files"):
+        if other is None or dir != (other.node.kind == "dir") or other.root or (
+                self.o.get("remove-source-files") and not self.o.get("dry-run")):
             self.fail(path, "what a source before it has there is not replaced")
         self.fates[path] = "stays"
         for p in self.before:
@@ -621,6 +622,11 @@ class Model:
                 and below(p, self.top)]
 
     def store(self, item):
+        # "A module has no /proc. … With --acls such a file fails (23)" in rdcpd(8).
+        if item.node.kind in SPECIAL and self.o.get("acls") and self.case.sources[item.session][0] in self.case.daemons:
+            self.fail(item.path, "its ACL is out of reach")
+            item.fate = "stays"
+            return
         parent = os.path.dirname(item.dest)
         if parent in self.untouched or any(below(item.dest, p) for p in self.untouched):
             self.untouched.add(item.dest)
@@ -843,11 +849,6 @@ class Model:
     # "It copies a link found in a tree as a link." "--devices: Re-create devices … and FIFOs found in a tree."
     def store_other(self, item):
         old = self.after.get(item.dest)
-        # "A module has no /proc. … With --acls such a file fails (23)" in rdcpd(8).
-        if item.node.kind != "link" and self.o.get("acls") and self.case.sources[item.session][0] in self.case.daemons:
-            self.fail(item.path, "its ACL is out of reach")
-            item.fate = "stays"
-            return
         if self.o.get("existing" if old is None else "ignore-existing"):
             item.fate = "stays"
             return

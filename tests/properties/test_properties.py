@@ -22,7 +22,7 @@ from model import Model, matches    # noqa: E402
 from trial import attempt, programs     # noqa: E402
 from world import Node, printable     # noqa: E402
 
-SHARE = 400
+SHARE = 360
 AT_ONCE = 20
 COUNT = int(os.environ.get("SLUICE_PROPERTIES") or SHARE * int(os.environ.get("SLUICE_COUNT", "1")))
 

@@ -161,11 +161,6 @@ def acl_of(mode, uid, permissions, default=False):
             struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *e) for e in entries)}
 
 
-def read_attributes(path, start):
-    return {n: os.getxattr(path, n, follow_symlinks=False) for n in os.listxattr(path, follow_symlinks=False)
-            if n.startswith(start)}
-
-
 def read(root, beside=()):
     """The entries below root, and below those directories of `beside' that exist."""
     found = {p: read_node(os.path.join(root, p), root) for p in beside if os.path.isdir(os.path.join(root, p))}
@@ -209,8 +204,9 @@ def read_metadata(path, root):
     elif not stat.S_ISDIR(st.st_mode):
         node.kind = "other"
     if node.kind in ("file", "dir"):
-        node.xattrs = read_attributes(path, ("user.", "trusted."))
-        node.acls = read_attributes(path, "system.posix_acl_")
+        attributes = {n: os.getxattr(path, n, follow_symlinks=False) for n in os.listxattr(path, follow_symlinks=False)}
+        node.xattrs = {n: v for n, v in attributes.items() if n.startswith(("user.", "trusted."))}
+        node.acls = {n: v for n, v in attributes.items() if n.startswith("system.posix_acl_")}
     return node
 
 
