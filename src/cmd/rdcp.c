@@ -103,12 +103,13 @@ static int check_daemons(struct plan *p)
 
 static int check_ssh_transport(const struct plan *p)
 {
-	bool remote = p->target.host[0];
-
-	for (unsigned i = 0; i < p->count; i++)
-		remote = remote || p->sources[i].host[0];
-	if (p->o.network.want == TRANSPORT_SSH && !remote)
-		return fail_as(OUT_USAGE, "--transport=ssh: neither SRC nor DST is remote");
+	if (p->o.network.want != TRANSPORT_SSH || p->target.host[0])
+		return 0;
+	for (unsigned i = 0; i < p->count; i++) {
+		if (!p->sources[i].host[0])
+			return fail_as(OUT_USAGE, "--transport=ssh: neither %s nor %s is remote",
+				       p->o.operands[i], p->target_text);
+	}
 	return 0;
 }
 

@@ -513,6 +513,17 @@ def test_transport_ssh_copies(bench, tmp_path, way):
     assert r.errors().count("data goes over ssh") == 1, r.errors()
 
 
+@pytest.mark.parametrize("sources", [["in"], ["far:TOP/other", "in"]], ids=len)
+def test_transport_ssh_leads_to_another_host(bench, tmp_path, sources):
+    """Each session needs one: that of a local source to a local target has none."""
+    for name in ("in", "other"):
+        (tmp_path / name).write_bytes(b"content")
+    (tmp_path / "to").mkdir()
+    r = bench.copy(*[s.replace("TOP", str(tmp_path)) for s in sources], "to", transport="--transport=ssh", cwd=tmp_path)
+    assert r.code == 1 and r.errors() == "rdcp: --transport=ssh: neither in nor to is remote\n", (r.code, r.errors())
+    assert os.listdir(tmp_path / "to") == []
+
+
 @pytest.mark.lab("siw", long=True)
 @pytest.mark.lanes
 def test_remote_copy_goes_through_this_host(bench, tmp_path):
