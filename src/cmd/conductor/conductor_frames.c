@@ -207,10 +207,10 @@ static int take_frame(struct conductor *c, struct end_pipe *l, const struct fram
 		return take_listening(c, l, f);
 	case MSG_STUCK:
 		return take_stuck(c, f);
-	case MSG_GREETING:
-		/* That of the next one, from a process that starts one after the other. */
-		return fail_as(OUT_PEER_LOST, "lost the end on %s: it has ended", l->name);
 	default:
+		/* `rdcp --ends' greets for the next end when one has ended. */
+		if (f->type == MSG_GREETING && c->job->measure)
+			return fail_as(OUT_PEER_LOST, "lost the end on %s: it has ended", l->name);
 		return fail_as(OUT_PROTOCOL, "%s sent an unexpected %s", l->name,
 			       message_name(f->type));
 	}
