@@ -14,6 +14,7 @@ from doors import files_of
 from faulty import slow_fork
 from floods import ADDRESSES, RATE, Flood, patience
 from hosts import COUNT, DEMAND, SLOW, leftovers, wait_until
+from proxies import admit_the_third, pass_all_on
 
 SECONDS = 3 if COUNT == 1 else 60
 CROWD = 1000
@@ -121,6 +122,20 @@ def test_a_hundred_new_connections_a_second(daemon, calm, tmp_path, what, addres
     assert served > 0
     flood.expect_rate(least=RATE / 4)
     wait_until(lambda: daemon.children() == [])
+
+
+def test_client_whose_handshake_ends_too_late_tries_again(daemon, tmp_path):
+    """Its handshake is complete on its side, but the daemon has closed the connection."""
+    (tmp_path / "in").write_bytes(b"data")
+    with socket.create_server((HERE, 0)) as server:
+        server.settimeout(20 * SLOW)
+        run = daemon.bench.start(daemon.argv(DEMAND, "--connect-timeout=%d" % (20 * SLOW), "in",
+                                             "rdma://%s:%d/rw/" % (HERE, server.getsockname()[1])), cwd=tmp_path)
+        admit_the_third(server, daemon.port)
+        # Its lanes.
+        threading.Thread(target=pass_all_on, args=(server, daemon.port), daemon=True).start()
+        assert run.wait() == 0, run.errors()
+    assert (tmp_path / "rw" / "in").read_bytes() == b"data"
 
 
 @pytest.mark.needs("tcp", why="lanes over RDMA do not come to the daemon's port")

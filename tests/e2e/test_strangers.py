@@ -14,6 +14,7 @@ import pytest
 
 from floods import ADDRESSES, RATE, Flood, patience
 from hosts import COUNT, FAR, KEY, SLOW, environment, program, wait_until
+from proxies import admit_the_third
 
 SECONDS = 10 if COUNT == 1 else 60
 pytestmark = pytest.mark.needs("tcp", why="strangers come from addresses of loopback")
@@ -122,18 +123,6 @@ def test_rejected_sender_tries_again(bench, tmp_path):
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
 
 
-def pass_on(one, other):
-    def pump(a, b):
-        try:
-            while data := a.recv(1 << 16):
-                b.sendall(data)
-            b.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
-    for pair in ((one, other), (other, one)):
-        threading.Thread(target=pump, args=pair, daemon=True).start()
-
-
 def test_sender_whose_handshake_ends_too_late_tries_again(bench, tmp_path):
     """Its handshake is complete on its side, but the receiver has closed the connection."""
     (tmp_path / "in").write_bytes(b"data")
@@ -141,17 +130,7 @@ def test_sender_whose_handshake_ends_too_late_tries_again(bench, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(20 * SLOW)
         source = bench.send(server.getsockname()[1], "--connect-timeout=%d" % (20 * SLOW), tmp_path / "in")
-        for good in (False, False, True):
-            near, _ = server.accept()
-            far = socket.create_connection(("127.0.0.1", sink.port))
-            if not good:
-                far.sendall(near.recv(4096))
-                near.sendall(far.recv(4096))
-                # Its Finished, and perhaps more.
-                near.recv(4096)
-                near.close()
-                far.close()
-        pass_on(near, far)
+        admit_the_third(server, sink.port)
         assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
     assert (tmp_path / "out").read_bytes() == b"data"
 

@@ -19,7 +19,7 @@
 #include "lane/tcp/tcp_connect.h"
 
 /* Between the tries of a client for whom the daemon has no room. */
-enum { BUSY_FIRST_MS = 250, BUSY_MS = 2000 };
+enum { AGAIN_FIRST_MS = 250, AGAIN_MS = 2000 };
 
 #ifndef SLUICE_VERSION
 #define SLUICE_VERSION "0"
@@ -210,40 +210,46 @@ static int take_refusal(const struct frame *f, bool *busy)
 	return fail_as(outcome_from(v.code), "%s", v.text);
 }
 
-/* One call. *busy: the daemon has no room for this client now. */
+/* One call. *again: another may succeed: the daemon has no room for this client now, or closed the
+ * connection before it answered. It may do so to make room, though the handshake is complete at
+ * this end (session/connect/strangers.h). */
 static int call_daemon(const struct options *o, const struct daemon_url *url, struct daemon_end *e,
-		       bool *busy)
+		       bool *again)
 {
 	int rc;
 
-	*busy = false;
-	if (dial_daemon(o, url, e) || name_module(o, url, e->ch))
+	*again = false;
+	if (dial_daemon(o, url, e))
 		return -1;
 	framer_init(&e->framer);
-	rc = frame_read(e->ch, &e->framer, clock_ms() + (unsigned)o->network.timeout_ms,
-			&e->greeting);
+	if (name_module(o, url, e->ch))
+		rc = -1;
+	else
+		rc = frame_read(e->ch, &e->framer, clock_ms() + (unsigned)o->network.timeout_ms,
+				&e->greeting);
+	if (rc > 0)
+		return e->greeting.type == MSG_VERDICT ? take_refusal(&e->greeting, again) : 0;
 	if (rc == 0)
-		return fail_as(OUT_PEER_LOST, "rdcpd on %s closed the connection", url->host);
-	if (rc > 0 && e->greeting.type == MSG_VERDICT)
-		return take_refusal(&e->greeting, busy);
-	return rc < 0 ? -1 : 0;
+		fail_as(OUT_PEER_LOST, "rdcpd on %s closed the connection", url->host);
+	*again = failed()->code == OUT_PEER_LOST;
+	return -1;
 }
 
 int daemon_open(const struct options *o, const struct daemon_url *url, struct daemon_end *e)
 {
 	uint64_t deadline_ms = clock_ms() + (unsigned)o->network.connect_timeout_ms;
-	int ms = BUSY_FIRST_MS;
-	bool busy;
+	int ms = AGAIN_FIRST_MS;
+	bool again;
 
 	e->ch = NULL;
-	while (call_daemon(o, url, e, &busy)) {
+	while (call_daemon(o, url, e, &again)) {
 		channel_free(e->ch);
 		e->ch = NULL;
 		/* The reason stays the failure. */
-		if (!busy || clock_left(deadline_ms) <= ms)
+		if (!again || clock_left(deadline_ms) <= ms)
 			return -1;
 		poll(NULL, 0, ms);
-		ms = ms * 2 < BUSY_MS ? ms * 2 : BUSY_MS;
+		ms = ms * 2 < AGAIN_MS ? ms * 2 : AGAIN_MS;
 	}
 	return 0;
 }

@@ -31,8 +31,8 @@ struct daemon_end {
 	struct frame greeting; /* its first frame; valid until the next one is read */
 };
 /* Connects in this process, names the module, and awaits the end's first frame. While the daemon
- * has no room for this client, tries again until --connect-timeout is over. Returns 0, or -1 with a
- * failure, after which there is nothing to free. */
+ * has no room for this client, or closes its connection, tries again until --connect-timeout is
+ * over. Returns 0, or -1 with a failure, after which there is nothing to free. */
 int daemon_open(const struct options *o, const struct daemon_url *url, struct daemon_end *e);
 /* Connects to the port of a daemon, for a lane. Returns a descriptor, or -1 with a failure. */
 int daemon_connect_lane(const struct options *o, const char *url, uint64_t deadline_ms);
