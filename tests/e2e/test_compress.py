@@ -69,7 +69,7 @@ def test_trees_are_copied_every_way(bench, tmp_path, way, options):
     tree.mkdir()
     for i in range(100):
         (tree / ("small%d" % i)).write_bytes(text(i * 7, seed=i) if i % 2 else noise(i * 9, seed=i))
-    (tree / "big").write_bytes(text(20 * BLOCK + 5))
+    (tree / "big").write_bytes(text(7 * BLOCK + 5))
     (tree / "zeros").write_bytes(bytes(5 * BLOCK))
     (tree / "noise").write_bytes(noise(5 * BLOCK + 77))
     r = bench.copy("-a", *options.split(), way[0] + str(tree), way[1] + str(tmp_path / "copy"))
