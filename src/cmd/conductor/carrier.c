@@ -30,7 +30,7 @@ static int wait_readable(int fd, int in)
 	return p[1].revents ? -1 : 0;
 }
 
-/* The output of ssh ended before it carried a lane. */
+/* ssh ended before it carried a lane. */
 static int fail_ssh(struct child *ssh)
 {
 	char how[64] = "closed its output";
@@ -65,7 +65,7 @@ static int open_connecting_side(struct carrier *c, int in, struct pump_side *sid
 	if (far_start(c->way->o, c->way->from, "--lane-listen", ssh))
 		return -1;
 	if (write_full(ssh->in, c->token, sizeof c->token))
-		return fail_as(OUT_START, "%s: %m", ssh->what);
+		return errno == EPIPE ? fail_ssh(ssh) : fail_as(OUT_START, "%s: %m", ssh->what);
 	if (wait_readable(ssh->out, in) || read_full(ssh->out, &ready, 1) != 1)
 		return fail_ssh(ssh);
 	login_turn_end(c->logins, began);
