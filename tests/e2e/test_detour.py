@@ -221,11 +221,15 @@ def few_listeners(tmp_path):
     """The process of each carrier is listed in "places" in the order of the logins, the keeper's first; while
     "shut" exists, no carrier after the third (the keeper and two spares) starts."""
     return rsh(tmp_path, """case "$*" in *--lane-listen*)
+	# Several start at once.
+	exec 9>>{0}/turn
+	flock 9
 	if [ -e {0}/shut ] && [ "$(wc -l <{0}/places)" -ge 3 ]; then
 		echo x >>{0}/refused
 		exit 7
 	fi
-	echo $$ >>{0}/places ;;
+	echo $$ >>{0}/places
+	exec 9>&- ;;
 esac""".format(tmp_path))
 
 
