@@ -119,10 +119,10 @@ void record_owner_encode(struct writer *w, const struct record_owner *r);
  * system.posix_acl_default. It has the kernel's bytes (linux/posix_acl_xattr.h) with the source's
  * ids.
  */
-/* total of names and values of one file */
 /* The name of an XATTR without a value in place of those of a directory, if they could not be read:
  * the metadata of the directory stays as it is at the sink. */
 #define XATTRS_UNREAD "sluice.unread"
+/* total of names and values of one file */
 enum { XATTR_VALUE_MAX = 64 << 10, XATTRS_BYTES_MAX = 1 << 20 };
 struct record_xattr {
 	uint32_t id;

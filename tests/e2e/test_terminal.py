@@ -102,6 +102,14 @@ def terminal(tmp_path):
         yield t
 
 
+def send_to_background(terminal):
+    terminal.expect_live()
+    terminal.type("\x1a")
+    terminal.expect(re.compile(rb"Stopped(.|\n)*ready> ").search)
+    terminal.type("bg\n")
+    terminal.expect(PROMPT)
+
+
 def test_progress_line_follows_the_width_of_the_terminal(terminal):
     """A line that is too wide would wrap, and each update would add one."""
     whole = lambda line: len(line) > 15  # noqa: E731
@@ -119,11 +127,7 @@ def test_progress_line_follows_the_width_of_the_terminal(terminal):
 
 
 def test_stopped_and_continued_job_prints_no_progress_in_the_background(terminal):
-    terminal.expect_live()
-    terminal.type("\x1a")
-    terminal.expect(re.compile(rb"Stopped(.|\n)*ready> ").search)
-    terminal.type("bg\n")
-    terminal.expect(PROMPT)
+    send_to_background(terminal)
     for _ in range(10):
         terminal.feed()
         wait_until(terminal.is_stored)
@@ -135,11 +139,7 @@ def test_stopped_and_continued_job_prints_no_progress_in_the_background(terminal
 
 
 def test_job_that_ends_in_the_background_leaves_the_prompt_alone(terminal):
-    terminal.expect_live()
-    terminal.type("\x1a")
-    terminal.expect(re.compile(rb"Stopped(.|\n)*ready> ").search)
-    terminal.type("bg\n")
-    terminal.expect(PROMPT)
+    send_to_background(terminal)
     terminal.feed()
     begin = len(terminal.shown)
     terminal.pipe.close()
