@@ -7,6 +7,9 @@
 #include <stdint.h>
 #include <time.h>
 
+/* A poll(2) that returns this late shows that the process was stopped. */
+enum { CLOCK_LATE_MS = 1000 };
+
 uint64_t clock_ns(void);
 uint64_t clock_ms(void);
 

@@ -153,7 +153,10 @@ static void add_report(struct report *to, const struct report *r)
 	to->ns += r->ns;
 	times_join(&to->source, &r->source);
 	times_join(&to->sink, &r->sink);
-	if (to->failure.code == OUT_DONE) {
+	/* The first failure counts; that files vanished only if nothing else failed. Nothing is
+	 * copied after an interruption. */
+	if (to->failure.code == OUT_DONE || r->failure.code == OUT_SIGNAL ||
+	    (to->failure.code == OUT_VANISHED && r->failure.code != OUT_DONE)) {
 		to->failure = r->failure;
 		memcpy(to->host, r->host, sizeof to->host);
 	}
@@ -172,9 +175,9 @@ static void add_report(struct report *to, const struct report *r)
 /* Whether one of several source hosts failed, or some of its files did. */
 static bool is_host_failure(enum outcome code)
 {
-	return outcome_is_of_files(code) || code == OUT_START || code == OUT_VERSION ||
-	       code == OUT_CONNECT || code == OUT_TRANSPORT || code == OUT_TIMEOUT ||
-	       code == OUT_PEER_LOST || code == OUT_MEMORY;
+	return (outcome_is_of_files(code) && code != OUT_VANISHED) || code == OUT_START ||
+	       code == OUT_VERSION || code == OUT_CONNECT || code == OUT_TRANSPORT ||
+	       code == OUT_TIMEOUT || code == OUT_PEER_LOST || code == OUT_MEMORY;
 }
 
 /* Adds the names that a session put into the target. With --backup also the names of their backups,

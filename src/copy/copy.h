@@ -35,6 +35,7 @@ struct tally {
 	_Atomic uint64_t bytes; /* source: read or skipped as holes; sink: stored */
 	_Atomic uint64_t total; /* source: sizes of files known so far */
 	_Atomic uint64_t files; /* completed */
+	_Atomic uint64_t removed; /* names removed, or tried: source: moved; sink: deleted */
 	_Atomic bool total_known;
 	_Atomic uint64_t first_ns, last_ns; /* clock_ns() of the first and last block */
 	/* For benchmarks: the first block is the first one after this many bytes; first_bytes

@@ -2,13 +2,17 @@
 """rdcp: one table for push, pull, remote to remote and local copies; targets, patterns, modes."""
 
 import os
+import signal
 import stat
 import subprocess
 import sys
+import time
 
 import pytest
 
-from hosts import RSH, leftovers, pattern
+from arena import MEMORY_MAX, Memory
+from faulty import slow_removal
+from hosts import RSH, leftovers, pattern, wait_until
 
 pytestmark = [pytest.mark.moves_blocks, pytest.mark.any_lane]
 BLOCK = 256 << 10
@@ -340,6 +344,23 @@ def test_remove_source_files_removes_copied_files(bench, tmp_path, way):
     assert not (tmp_path / "in").exists() and (tmp_path / "out").read_bytes() == pattern(2 * BLOCK)
 
 
+def test_source_in_another_source_is_stored_twice_and_then_removed(bench, tmp_path, way):
+    """Whichever is read first, the other one must still be there."""
+    for name in "more", "tree":
+        (tmp_path / name).mkdir()
+    for n in range(200):    # while they are sent, f is stored
+        (tmp_path / "more" / str(n)).write_bytes(pattern(16 << 10))
+    (tmp_path / "tree" / "f").write_bytes(b"named twice")
+    (tmp_path / "link").symlink_to(".")
+    sources = [way[0] + str(tmp_path / n) for n in ("link/tree/f", "more", "tree")]
+    r = bench.copy("-r", "--remove-source-files", "--lanes=1", "--depth=2", "--block-size=64k", "--bwlimit=2MiB", *sources,
+                   way[1] + str(tmp_path / "out") + "/", "--mkpath")
+    assert r.code == 0, r.errors()
+    for name in "f", "tree/f":
+        assert (tmp_path / "out" / name).read_bytes() == b"named twice"
+    assert not (tmp_path / "tree" / "f").exists() and not list((tmp_path / "more").iterdir())
+
+
 def test_remove_source_files_keeps_a_source_copied_to_a_pipe(bench, tmp_path):
     """Data written to stdout is not stored durably."""
     (tmp_path / "in").write_bytes(b"precious")
@@ -437,27 +458,110 @@ def test_minus_on_a_host_is_a_file_name(bench, tmp_path):
     assert r.code == 0, r.errors()
 
 
-def test_missing_removal_report_is_a_failure(bench, tmp_path):
-    """The far end's report about the removals never arrives: that is not a success."""
-    (tmp_path / "in").write_bytes(b"x")
+def without_verdict(tmp_path, then):
+    """A stand-in for ssh that keeps the verdict of the far end to itself."""
+    return changing_frames(tmp_path, "if head[4] == VERDICT: break", then)
+
+
+def changing_frames(tmp_path, change, then="far.wait()"):
+    """A stand-in for ssh that changes the frames of the far end."""
     (tmp_path / "mute").write_text("""#!%s
 import os, struct, subprocess, sys, time
+DONE, VERDICT = 11, 70
 far = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE)
 while True:
     head = far.stdout.read(8)
-    body = far.stdout.read(struct.unpack("<I", head[:4])[0]) if head else b""
-    if not head or head[4] == 70:
-        break
+    if not head: break
+    body = far.stdout.read(struct.unpack("<I", head[:4])[0])
+    %s
     os.write(1, head + body)
-time.sleep(60)
-""" % sys.executable)
+%s
+""" % (sys.executable, change, then))
     (tmp_path / "mute").chmod(0o755)
     (tmp_path / "rsh").write_text("#!/bin/sh\nexec %s %s \"$@\"\n" % (
         tmp_path / "mute", RSH))
     (tmp_path / "rsh").chmod(0o755)
-    r = bench.copy("--remove-source-files", "far:in", "out", rsh=tmp_path / "rsh")
+    return tmp_path / "rsh"
+
+
+def test_missing_removal_report_is_a_failure(bench, tmp_path):
+    """The far end's report about the removals never arrives: that is not a success."""
+    (tmp_path / "in").write_bytes(b"x")
+    r = bench.copy("--remove-source-files", "--timeout=2", "far:in", "out",
+                   rsh=without_verdict(tmp_path, "time.sleep(60)"))
     assert r.code == 44 and "the source on far reported no result" in r.errors(), (r.code, r.errors())
     assert (tmp_path / "out").read_bytes() == b"x"
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_removals_take_as_long_as_they_take(bench, tmp_path, way, failed):
+    """Longer than --timeout, and than any time that an end has to exit."""
+    for name in "a", "b":
+        (tmp_path / name).write_bytes(b"x")
+    if failed:
+        (tmp_path / "out" / "b" / "in the way").mkdir(parents=True)
+    r = bench.copy("--remove-source-files", "--copy-links", "--timeout=2", "--mkpath",
+                   *(way[0] + str(tmp_path / n) for n in "ab"), way[1] + str(tmp_path / "out") + "/", env=slow_removal("a", 7000))
+    assert r.code == (23 if failed else 0), r.errors()
+    assert not (tmp_path / "a").exists() and (tmp_path / "b").exists() == failed
+
+
+@pytest.mark.parametrize("then", ["time.sleep(60)", "far.kill()"])
+def test_missing_removal_report_counts_more_than_a_failed_file(bench, tmp_path, then):
+    """23 would say that all but the failed file were moved."""
+    for name in "a", "b":
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "out" / "b" / "in the way").mkdir(parents=True)
+    r = bench.copy("--remove-source-files", "--timeout=2", "far:a", "far:b", "out/", rsh=without_verdict(tmp_path, then))
+    assert r.code == 44 and "out/b" in r.errors() and " on far" in r.errors(), (r.code, r.errors())
+    assert (tmp_path / "out" / "a").read_bytes() == b"x" and (tmp_path / "b").exists()
+
+
+def test_move_does_not_wait_for_a_sink_that_has_left(bench, tmp_path):
+    """It left without a word to the source, which waits, and is heard from."""
+    (tmp_path / "in").write_bytes(b"x")
+    began = time.monotonic()
+    r = bench.copy("--remove-source-files", "--timeout=2", "in", "far:out", rsh=changing_frames(tmp_path, "if head[4] == DONE: continue"))
+    assert r.code in (30, 44) and (tmp_path / "out").read_bytes() == b"x", (r.code, r.errors())
+    assert time.monotonic() - began < 30, r.errors()
+
+
+# The far end has left; nobody reads the answers.
+PINGS = """if head[4] == VERDICT:
+        ping = struct.pack("<IB3xQ", %d, 7, 1) + bytes(%d - 8)
+        until = time.time() + 3
+        while time.time() < until: os.write(1, ping * 4000)"""
+
+
+@pytest.mark.parametrize("size, code", [(8, 0), (60_000, 12)])
+def test_pings_that_follow_the_end_take_no_memory(bench, tmp_path, size, code):
+    (tmp_path / "in").write_bytes(b"x")
+    memory = Memory(bench)
+    memory.start()
+    r = bench.copy("--remove-source-files", "far:in", "out", rsh=changing_frames(tmp_path, PINGS % (size, size)))
+    memory.stop.set()
+    memory.join()
+    assert r.code == code, r.errors()
+    assert memory.most[r.proc.pid] < MEMORY_MAX, r.errors()
+
+
+@pytest.mark.parametrize("code", [22, 41, 44])
+def test_later_failure_of_the_source_counts_more_than_a_failed_file(bench, tmp_path, code):
+    for name in "a", "b":
+        (tmp_path / name).write_bytes(b"x")
+    (tmp_path / "out" / "b" / "in the way").mkdir(parents=True)
+    r = bench.copy("far:a", "far:b", "out/", rsh=changing_frames(
+        tmp_path, "if head[4] == VERDICT: time.sleep(1); body = bytes([%d]) + body[1:]" % code))
+    assert r.code == code and "out/b" in r.errors(), (r.code, r.errors())
+
+
+@pytest.mark.parametrize("options", [[], ["--remove-source-files"]])
+def test_missing_report_of_the_sink_is_no_failure(bench, tmp_path, options):
+    """The source knows that all is stored, and what it removed."""
+    (tmp_path / "in").write_bytes(b"x")
+    r = bench.copy(*options, "in", "far:out", rsh=without_verdict(tmp_path, "far.kill()"))
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "out").read_bytes() == b"x" and (tmp_path / "in").exists() == (not options)
 
 
 def test_source_that_is_the_target_is_refused(bench, tmp_path):
@@ -487,6 +591,20 @@ def test_sources_on_several_hosts_are_copied(bench, tmp_path):
     r = bench.copy("near:%s/a" % tmp_path, "far:%s/b" % tmp_path, "c", "far:%s/to" % tmp_path)
     assert r.code == 0, r.errors()
     assert sorted(os.listdir(tmp_path / "to")) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("first", [[], ["near:missing"], ["near:a", "near:b"]])
+def test_interruption_ends_the_copies_from_all_hosts(bench, tmp_path, first):
+    """Whatever happened to what the hosts before had."""
+    for n in "abc":
+        (tmp_path / n).write_bytes(n.encode())
+    (tmp_path / "to" / "b" / "in the way").mkdir(parents=True)
+    (tmp_path / "large").write_bytes(bytes(8 << 20))
+    r = bench.copy("--bwlimit=512KiB", *first, "far:large", "c", "to/", wait=False)
+    wait_until(lambda: any(n.startswith(".sluice") for n in os.listdir(tmp_path / "to")))
+    r.signal(signal.SIGINT)
+    assert r.wait() == 20, r.errors()
+    assert not (tmp_path / "to" / "c").exists(), r.errors()
 
 
 @pytest.mark.needs("verbs", why="over loopback both ends resolve to TCP whatever is asked for")

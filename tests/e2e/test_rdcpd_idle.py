@@ -9,6 +9,7 @@ import time
 import pytest
 
 from daemons import Configured
+from faulty import slow_removal
 from hosts import COUNT, SLOW, leftovers, pattern, wait_until
 
 from peer import SINK, Guest, dir_record, small_records
@@ -152,6 +153,22 @@ def test_work_without_data_is_no_idleness(bench, tmp_path):
             (top / "d" / str(n)).write_bytes(b"same%d" % n)
     r = daemon.copy("-r", "--checksum", "d", daemon.url("data/"))
     assert r.code == 0, r.errors()
+
+
+@pytest.mark.parametrize("way", ["moved", "deleted"])
+def test_slow_removals_are_no_idleness(bench, tmp_path, way):
+    """Each takes less than the daemon's time, all of them more; a file system of a network has no requests of a disk to count."""
+    (tmp_path / "out").mkdir()
+    for n in "123456":
+        (tmp_path / "data" / n).mkdir(parents=True)
+        (tmp_path / "data" / n / "slow").write_bytes(b"x")
+    daemon = Configured(bench, tmp_path, DATA + "remove sources = yes\ndelete = yes\n", keys="timeout = 3\n", env=slow_removal("slow", 1500))
+    if way == "moved":
+        r = daemon.copy("-r", "--remove-source-files", "--copy-links", daemon.url("data/"), tmp_path / "out")
+    else:
+        r = daemon.copy("-r", "--delete", str(tmp_path / "out") + "/", daemon.url("data/"))
+    assert r.code == 0, r.errors()
+    assert not list((tmp_path / "data").glob("*/slow"))
 
 
 def test_bad_timeout(bench, tmp_path):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """rdcp -r and -a: trees of every kind, by seed, compared name by name; where they are stored."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -634,6 +635,20 @@ def test_vanished_file_exits_24(bench, ground, too, which):
     assert not stale(b)
     assert {p.name for p in a.iterdir() if p.name.startswith("f")} <= set(os.listdir(b))
     assert (b / "old").exists() == (too != "--delete"), r.errors()
+
+
+@pytest.mark.parametrize("first, second, code", [("bad", "good", 24), ("good", "bad", 24), ("bad", "bad", 24), ("bad", "none", 23),
+                                                 ("none", "bad", 23)])
+def test_vanished_files_of_several_hosts_exit_24(bench, tmp_path, first, second, code):
+    """Also if all other hosts were fine, and 23 if a host failed in another way."""
+    (tmp_path / "to").mkdir()
+    make(tmp_path, {"a": {first: b"a", "1": b"1"}, "b": {second: b"b", "2": b"2"}})
+    sources = [where + str(tmp_path / (side if name != "none" else "none"))
+               for where, side, name in (("", "a", first), ("far:", "b", second))]
+    # With --min-size a file is looked at before it is opened.
+    r = bench.copy("-r", "--min-size=1", *sources, tmp_path / "to", env=failing(tmp_path, "fstatat", errno.ENOENT, name="bad"))
+    assert r.code == code, (r.code, r.errors())
+    assert (tmp_path / "failed").exists()
 
 
 def test_file_that_changes_while_it_is_read_fails(bench, ground):

@@ -340,6 +340,27 @@ def test_first_of_two_sources_with_one_name_counts(bench, tmp_path, way, options
     assert set(left["d"]) == {"%d" % i for i in range(20 if "--remove-source-files" in options else 30)}
 
 
+def test_dry_run_of_a_move_fails_as_the_move(bench, tmp_path, way):
+    two = {"f": b"2", "g": b"3"}
+    make(tmp_path, {"one": {"f": b"1"}, "two": two, "to": {"g": b"3"}})
+    dated(tmp_path / "to" / "g", NOW)
+    os.symlink("/dev/null", tmp_path / "null")
+    merge = [way[0] + str(tmp_path / n) + "/" for n in ("one", "two")] + [way[1] + str(tmp_path / "to")]
+    onto_device = [way[0] + str(tmp_path / "two" / "f"), way[1] + str(tmp_path / "null")]
+    ctime = (tmp_path / "to" / "g").stat().st_ctime_ns
+    for options in (["-n"], []):
+        r = bench.copy("-r", "--remove-source-files", *options, *merge)
+        assert r.code == 23, (options, r.code, r.errors())
+        assert "two/f: an earlier source has the same name, and a rerun would replace that with it" in r.errors(), r.errors()
+        assert "1 of " in r.errors().splitlines()[-1], r.errors()
+        if options:
+            assert read(tmp_path / "one") == {"f": b"1"} and read(tmp_path / "two") == two
+            assert read(tmp_path / "to") == {"g": b"3"} and (tmp_path / "to" / "g").stat().st_ctime_ns == ctime
+        r = bench.copy("--remove-source-files", *options, *onto_device)
+        assert r.code == 1 and "does not keep what is written to it" in r.errors(), (options, r.code, r.errors())
+    assert read(tmp_path / "to") == {"f": b"1", "g": b"3"}
+
+
 @pytest.mark.parametrize("options", [["-r"], ["-r", "--delete"], ["-a", "--no-devices", "--remove-source-files"]],
                          ids=" ".join)
 def test_skipped_file_takes_no_name_from_another_source(bench, tmp_path, way, options):

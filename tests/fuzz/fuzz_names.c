@@ -131,6 +131,8 @@ static void find(char *name, char *other)
 		expect(f.paths[i].want < 3 && f.paths[i].twin <= f.count);
 		expect(find_dir(f.paths[i].path, &st) || S_ISDIR(st.st_mode));
 	}
+	/* The first and the last name are the same. */
+	expect(found_overlap(&f) || f.paths[0].missing);
 	found_free(&f);
 	if (find_readable(name, &mode))
 		expect_failure(OUT_NO_SOURCE, OUT_FILE);

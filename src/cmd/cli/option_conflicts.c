@@ -107,7 +107,6 @@ struct rules options_rules(const struct options *o)
 	 * proof than a time. */
 	r.quick = by_time && !r.checksum && !r.remove_source;
 	r.checksum = r.checksum || (by_time && r.remove_source);
-	r.remove_source = r.remove_source && !r.dry_run;
 	r.events = options_want_events(o);
 	return r;
 }

@@ -16,7 +16,6 @@
 #include "cmd/conductor/far_command.h"
 #include "cmd/end/end.h"
 #include "cmd/output/events.h"
-#include "cmd/output/stats.h"
 #include "cmd/process/signals.h"
 
 struct end_pipe *conductor_other(struct conductor *c, const struct end_pipe *l)
@@ -35,54 +34,12 @@ bool conductor_wants_ssh(const struct conductor *c)
 
 /* ---- results and failures --------------------------------------------------------------- */
 
-static bool reports_done(const struct end_pipe *l)
-{
-	return l->has_verdict && l->verdict.code == OUT_DONE;
-}
-
-/* Whether everything is stored: one end reported it, and so did each end on this host. Only the
- * source knows what --remove-source-files removed. */
-static bool is_all_done(const struct conductor *c)
-{
-	const struct end_pipe *source = &c->pipes[END_SOURCE], *sink = &c->pipes[END_SINK];
-	bool source_may_be_silent = source->far && !c->job->o->rules.remove_source;
-
-	return (reports_done(source) || reports_done(sink)) &&
-	       (source_may_be_silent || reports_done(source)) && (sink->far || reports_done(sink));
-}
-
 void conductor_terminate_by(struct conductor *c, uint64_t ms)
 {
 	uint64_t deadline_ms = clock_ms() + ms;
 
 	if (!c->deadline_ms || deadline_ms < c->deadline_ms)
 		c->deadline_ms = deadline_ms;
-}
-
-/* Whether the later failure of one end is the cause of the earlier one. The source knows that all
- * failed files have vanished, or that some could not be removed. An end that lacks memory or
- * descriptors knows why the other one could not connect. */
-static bool knows_more(enum outcome later, enum outcome earlier)
-{
-	switch (later) {
-	case OUT_VANISHED:
-		return earlier == OUT_SOME_FILES;
-	case OUT_SOME_FILES:
-		return earlier == OUT_MAX_DELETE;
-	case OUT_MEMORY:
-		return earlier == OUT_CONNECT || earlier == OUT_PEER_LOST ||
-		       earlier == OUT_TRANSPORT;
-	default:
-		return false;
-	}
-}
-
-void conductor_record_failure(struct conductor *c, const struct failure *f, const char *host)
-{
-	if (c->cause.code != OUT_DONE && !knows_more(f->code, c->cause.code))
-		return;
-	c->cause = *f;
-	snprintf(c->cause_host, sizeof c->cause_host, "%s", host);
 }
 
 void conductor_send_error(struct end_pipe *l, const struct failure *f, const char *host)
@@ -117,9 +74,7 @@ static void handle_lost_end(struct conductor *c, struct end_pipe *l)
 	bool reaped;
 
 	l->gone = true;
-	if (l->has_verdict)
-		return;
-	if (is_all_done(c) && !c->job->o->rules.remove_source)
+	if (l->has_verdict || conductor_is_all_done(c))
 		return;
 	framer_rest(&l->in, &len);
 	reaped = child_wait(&l->child, &status, clock_ms() + EXIT_MS / 2);
@@ -191,6 +146,7 @@ static void take_signals(struct conductor *c)
 			c->signo = signo;
 			send_cancel(c, c->signo);
 		} else {
+			c->hurried = true;
 			conductor_terminate_by(c, 0);
 		}
 	}
@@ -200,7 +156,7 @@ static int poll_timeout(const struct conductor *c)
 {
 	int ms = progress_wanted(c->job->progress) ? PROGRESS_TICK_MS : -1;
 	const uint64_t deadlines[] = {c->deadline_ms, c->pipes[0].give_up_ms,
-				      c->pipes[1].give_up_ms,
+				      c->pipes[1].give_up_ms, conductor_removals_due(c),
 				      c->detour ? detour_due(c->detour) : 0};
 
 	for (unsigned i = 0; i < sizeof deadlines / sizeof *deadlines; i++) {
@@ -313,11 +269,14 @@ static void run_iteration(struct conductor *c)
 	struct pollfd p[AT_LANES + LANE_POLLS];
 	struct progress_count count;
 	unsigned n = fill_polls(c, p);
-
+	uint64_t due_ms = conductor_removals_due(c);
 	bool failed_poll = poll(p, n, poll_timeout(c)) < 0 && errno != EINTR;
 
 	if (failed_poll)
 		handle_poll_failure(c, p);
+	/* The source was stopped, too, or what it sent is still to be read. */
+	if (due_ms && clock_ms() > due_ms + CLOCK_LATE_MS)
+		c->pipes[END_SOURCE].last_read_ms = clock_ms();
 	if (p[AT_SIGNALS].revents)
 		take_signals(c);
 	if (p[AT_SCREEN].revents)
@@ -356,7 +315,9 @@ static void run_iteration(struct conductor *c)
 
 static bool is_timed_out(const struct conductor *c)
 {
-	return c->deadline_ms && clock_ms() >= c->deadline_ms;
+	uint64_t due_ms = conductor_removals_due(c);
+
+	return (c->deadline_ms && clock_ms() >= c->deadline_ms) || (due_ms && clock_ms() >= due_ms);
 }
 
 /* ---- starting the ends ----------------------------------------------------------------------- */
@@ -486,49 +447,13 @@ static int send_orders(struct conductor *c)
 	return rc || send_listed_names(c) ? -1 : orders_send_go(&c->orders);
 }
 
-/* ---- the result -------------------------------------------------------------------------------
- */
-
-static void fill_report(const struct conductor *c, struct report *r)
-{
-	const struct msg_verdict *source = &c->pipes[END_SOURCE].verdict;
-	const struct msg_verdict *sink = &c->pipes[END_SINK].verdict;
-	const struct msg_verdict *v = c->pipes[END_SINK].has_verdict ? sink : source;
-
-	report_take(r, v);
-	if (c->detour && (c->pipes[END_SOURCE].daemon || c->pipes[END_SINK].daemon)) {
-		r->transport = TRANSPORT_TCP;
-		snprintf(r->how, sizeof r->how, "ssh and tcp, through this host");
-	} else if (c->detour) {
-		r->transport = TRANSPORT_SSH;
-		snprintf(r->how, sizeof r->how, "ssh");
-	} else if (c->bridge && r->lanes) {
-		snprintf(r->how, sizeof r->how, "tcp, through this host");
-	}
-	r->counts = counts_join(&source->counts, &sink->counts);
-	r->source = source->times;
-	r->sink = sink->times;
-	r->bwlimit = c->job->o->network.bwlimit;
-	r->failure = c->cause;
-	snprintf(r->host, sizeof r->host, "%s", c->cause_host);
-	if (c->job->measure) {
-		c->job->measure->verdicts[END_SOURCE] = *source;
-		c->job->measure->verdicts[END_SINK] = *sink;
-	}
-}
-
 /* Keeps the connection for the end of the next session. */
 static bool keep_for_next_session(struct conductor *c, struct end_pipe *l)
 {
 	if (!c->job->measure || !l->far || l->gone || !l->child.pid || !l->has_verdict ||
 	    l->out_end > l->out_start)
 		return false;
-	l->greeted = l->has_verdict = l->relayed_frame = false;
-	l->reused = true;
-	l->give_up_ms = 0;
-	l->loopback_port = 0;
-	memset(&l->verdict, 0, sizeof l->verdict);
-	memset(&l->progress, 0, sizeof l->progress);
+	end_pipe_renew(l);
 	*c->job->measure->kept = *l;
 	return true;
 }
@@ -538,7 +463,6 @@ static void stop_ends(struct conductor *c)
 {
 	uint64_t deadline_ms = clock_ms() + EXIT_MS;
 	bool kept[2];
-	int status;
 
 	detour_close(c->detour);
 	bridge_close(c->bridge);
@@ -554,8 +478,8 @@ static void stop_ends(struct conductor *c)
 	for (int i = 0; i < 2; i++) {
 		if (kept[i])
 			continue;
-		if (c->pipes[i].has_verdict)
-			child_wait(&c->pipes[i].child, &status, deadline_ms);
+		if (c->pipes[i].has_verdict && !c->hurried)
+			c->hurried = end_pipe_await_exit(&c->pipes[i], deadline_ms, c->signo != 0);
 		end_pipe_close(&c->pipes[i]);
 	}
 }
@@ -587,14 +511,8 @@ void conductor_run(const struct conductor_job *j, struct report *r)
 			break;
 		run_iteration(&c);
 	}
-	if (!c.cause.code && !is_all_done(&c)) {
-		int i = c.pipes[END_SOURCE].has_verdict ? END_SINK : END_SOURCE;
-
-		fail_as(OUT_PEER_LOST, "the %s on %s reported no result in time",
-			i == END_SOURCE ? "source" : "sink", c.pipes[i].name);
-		conductor_record_failure(&c, failed(), "");
-	}
+	conductor_note_missing_verdict(&c);
 out:
-	fill_report(&c, r);
+	conductor_fill_report(&c, r);
 	stop_ends(&c);
 }

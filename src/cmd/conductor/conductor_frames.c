@@ -29,44 +29,13 @@ static int take_note(struct conductor *c, struct end_pipe *l, const struct frame
 	return 0;
 }
 
-/* Waits less for an end that has been silent for half of --timeout. */
-static unsigned verdict_wait_ms(struct conductor *c, const struct end_pipe *l)
-{
-	const struct end_pipe *other = conductor_other(c, l);
-	uint64_t silence = clock_ms() - other->last_read_ms;
-
-	if (l->verdict.code == OUT_TIMEOUT ||
-	    (l->verdict.code != OUT_DONE && silence > (uint64_t)c->job->o->network.timeout_ms / 2))
-		return SILENT_VERDICT_WAIT_MS;
-	return VERDICT_WAIT_MS;
-}
-
 static int take_verdict(struct conductor *c, struct end_pipe *l, const struct frame *f)
 {
-	struct failure failure = {0};
 	struct msg_verdict m;
 
 	if (msg_verdict_decode(f, &m))
 		return -1;
-	l->verdict = m;
-	l->has_verdict = true;
-	if (c->bridge)
-		bridge_release(c->bridge);
-	/* A disk alone is measured at one end; the other end is idle. */
-	if (!c->job->measure || l->verdict.code != OUT_DONE)
-		conductor_terminate_by(c, verdict_wait_ms(c, l));
-	if (l->verdict.code == OUT_DONE)
-		return 0;
-	failure.code = l->verdict.code;
-	snprintf(failure.text, sizeof failure.text, "%s", l->verdict.text);
-	/* Failures on this host are printed without a host name. */
-	for (int i = 0; i < 2; i++) {
-		if (!c->pipes[i].far && strcmp(l->verdict.host, c->pipes[i].name) == 0)
-			l->verdict.host[0] = '\0';
-	}
-	if (!l->relayed_frame && !c->job->measure && !conductor_other(c, l)->has_verdict)
-		conductor_send_error(conductor_other(c, l), &failure, l->name);
-	conductor_record_failure(c, &failure, l->verdict.host);
+	conductor_take_verdict(c, l, &m);
 	return 0;
 }
 
@@ -177,6 +146,18 @@ static int take_target_name(struct conductor *c, const struct end_pipe *l, const
 	return taken_add(c->job->added, m.name);
 }
 
+/* In place of the other end, which has left. An end that does not read gets no more answers. */
+static int answer_ping(const struct conductor *c, struct end_pipe *l, const struct frame *f)
+{
+	struct msg_ping m;
+
+	if (msg_ping_decode(f, &m))
+		return -1;
+	if (!conductor_removals_due(c) || end_pipe_is_full(l))
+		return 0;
+	return end_pipe_send(l, MSG_PONG, f->body, f->len);
+}
+
 static int take_frame(struct conductor *c, struct end_pipe *l, const struct frame *f)
 {
 	if (!l->greeted)
@@ -186,8 +167,11 @@ static int take_frame(struct conductor *c, struct end_pipe *l, const struct fram
 		bool handled;
 
 		l->relayed_frame = true;
+		l->relayed_done = l->relayed_done || f->type == MSG_DONE;
 		if (daemon_frames_take(c, l, f, &handled))
 			return -1;
+		if (f->type == MSG_PING && to->has_verdict)
+			return answer_ping(c, l, f);
 		return handled || to->gone || to->has_verdict
 			       ? 0
 			       : end_pipe_send(to, f->type, f->body, f->len);

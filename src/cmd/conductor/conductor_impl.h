@@ -3,7 +3,8 @@
 #define CMD_CONDUCTOR_CONDUCTOR_IMPL_H
 
 /* The private parts of a conductor: conductor.c has its loop and its end, conductor_frames.c
- * handles the frames from the ends, daemon_frames.c those that a rdcpd makes special. */
+ * handles the frames from the ends, daemon_frames.c those that a rdcpd makes special,
+ * conductor_verdict.c how the ends and the whole run ended. */
 
 #include "base/fail.h"
 #include "cmd/conductor/bridge.h"
@@ -14,7 +15,8 @@
 
 enum {
 	CANCEL_MS = 1500, /* time for the ends to exit after a signal */
-	VERDICT_WAIT_MS = 5000, /* time between the first end's final frame and the second end's */
+	/* between the two ends' final frames, unless the second end removes files */
+	VERDICT_WAIT_MS = 5000,
 	/* the same if the second end was silent, or the first reported it silent */
 	SILENT_VERDICT_WAIT_MS = 500,
 	DEATH_MS = 300, /* time between a child's death and the end of its pipe */
@@ -31,6 +33,7 @@ struct conductor {
 	struct failure cause; /* the first failure; OUT_DONE: none */
 	char cause_host[HOST_MAX];
 	int signo;
+	bool hurried; /* by a second signal */
 	uint64_t deadline_ms; /* when the ends are terminated; 0: never */
 	struct orders_send orders;
 	struct name_list *list; /* while the list is being read, else NULL */
@@ -47,8 +50,19 @@ struct end_pipe *conductor_other(struct conductor *c, const struct end_pipe *l);
 bool conductor_wants_ssh(const struct conductor *c);
 /* Terminates the ends after this time at the latest; an earlier deadline stays. */
 void conductor_terminate_by(struct conductor *c, uint64_t ms);
-/* Records the session's first failure; host: where it occurred, "" for here. */
+/* Records the session's first failure, or one that counts more; host: where it occurred, "" for
+ * here. */
 void conductor_record_failure(struct conductor *c, const struct failure *f, const char *host);
+/* The other end must send its own soon. */
+void conductor_take_verdict(struct conductor *c, struct end_pipe *l, const struct msg_verdict *m);
+/* Whether the sink has all that could be copied, and the source has removed what it should. */
+bool conductor_is_all_done(const struct conductor *c);
+/* The sink is done, and the source removes files, which takes as long as it takes: when the source
+ * counts as silent (clock_ms). 0: not so. */
+uint64_t conductor_removals_due(const struct conductor *c);
+/* Call when no more frames come: an end that did not say how it ended has failed. */
+void conductor_note_missing_verdict(struct conductor *c);
+void conductor_fill_report(const struct conductor *c, struct report *r);
 /* Sends an end a failure that its peer cannot report to it. host: where it occurred. */
 void conductor_send_error(struct end_pipe *l, const struct failure *f, const char *host);
 /* Reports this thread's failure, which the ends do not know, to both ends, each as if from the

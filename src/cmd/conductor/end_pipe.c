@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +12,9 @@
 #include "base/fail.h"
 #include "cmd/cli/operand.h"
 #include "cmd/conductor/daemon_call.h"
+#include "cmd/process/signals.h"
 
-enum { OUT_FIRST = 64 << 10 };
+enum { OUT_FIRST = 64 << 10, SIGNALS_MS = 50 /* how often to look for a signal */ };
 
 void end_pipe_init(struct end_pipe *l)
 {
@@ -44,6 +46,32 @@ int end_pipe_open(struct end_pipe *l)
 	    fcntl(l->child.out, F_SETFL, O_NONBLOCK) < 0)
 		return fail_as(OUT_START, "start %s: %m", l->child.what);
 	return 0;
+}
+
+void end_pipe_renew(struct end_pipe *l)
+{
+	l->greeted = l->has_verdict = false;
+	l->relayed_frame = l->relayed_done = false;
+	l->reused = true;
+	l->give_up_ms = 0;
+	l->loopback_port = 0;
+	memset(&l->verdict, 0, sizeof l->verdict);
+	memset(&l->progress, 0, sizeof l->progress);
+}
+
+bool end_pipe_await_exit(struct end_pipe *l, uint64_t deadline_ms, bool interrupted)
+{
+	int status, signo;
+
+	while (clock_left(deadline_ms) > 0 &&
+	       !child_wait(&l->child, &status, clock_ms() + SIGNALS_MS)) {
+		/* A first signal is left to the caller. */
+		while (interrupted && (signo = signals_next())) {
+			if (signo != SIGUSR1 && signo != SIGCHLD)
+				return true;
+		}
+	}
+	return false;
 }
 
 void end_pipe_close(struct end_pipe *l)

@@ -4,7 +4,8 @@
 
 /*
  * A conductor's connection to one end: the child that is the end or the ssh to it, a framer for its
- * frames, and a queue for frames to it. No call but end_pipe_close() waits.
+ * frames, and a queue for frames to it. No call but end_pipe_await_exit() and end_pipe_close()
+ * waits.
  *
  * The queue grows for the conductor's own frames, whose number is bounded. Frames of the other end
  * are bounded because the conductor does not read them while end_pipe_is_full().
@@ -29,6 +30,7 @@ struct end_pipe {
 	bool greeted, gone; /* gone: nothing more will arrive */
 	/* It has sent a frame to the other end, so its session reports its own failures. */
 	bool relayed_frame;
+	bool relayed_done; /* one of them was DONE: the other end knows how the copy ended */
 	/* It is `rdcp --ends': frames before its greeting come from an earlier end. */
 	bool reused;
 	int share; /* its end's half of a socket between the two ends; 0: none */
@@ -51,6 +53,11 @@ void end_pipe_init(struct end_pipe *l);
 void end_pipe_set_host(struct end_pipe *l, const char *host);
 /* Takes over the pipes of the started child. Returns 0, or -1 with OUT_START. */
 int end_pipe_open(struct end_pipe *l);
+/* The end has sent its verdict, and begins anew. */
+void end_pipe_renew(struct end_pipe *l);
+/* Waits for the child to exit. Returns true if a signal ended the wait: a stop signal does so if
+ * interrupted, that is, if it is not the first one. */
+bool end_pipe_await_exit(struct end_pipe *l, uint64_t deadline_ms, bool interrupted);
 /* Terminates the child, which it waits for as child_stop() does, and frees all; l need not have
  * been opened. */
 void end_pipe_close(struct end_pipe *l);

@@ -14,7 +14,7 @@ enum { LOOK_MS = 250, PAUSE_MS = 1000, LEAVE_LATE_MS = 3000, CPU_PART = 50 };
 
 /* Whatever changes when something moves. */
 struct movement {
-	uint64_t arrived, bytes, total, files, frames;
+	uint64_t arrived, bytes, total, files, removed, frames;
 	long reads, writes;
 };
 
@@ -67,6 +67,7 @@ static bool has_moved(struct guest_idle *i, uint64_t now_ms)
 	seen.bytes = w->tally.bytes;
 	seen.total = w->tally.total;
 	seen.files = w->tally.files;
+	seen.removed = w->tally.removed;
 	seen.frames = w->frames;
 	seen.reads = used.ru_inblock;
 	seen.writes = used.ru_oublock;

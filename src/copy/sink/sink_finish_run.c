@@ -86,6 +86,7 @@ static void on_deleted(void *ctx, enum event_what what, const char *path, const 
 	struct completion *n = ctx;
 	struct failure f;
 
+	atomic_fetch_add(&n->sink->copy->tally->removed, 1);
 	if (!why) {
 		sink_report_deleted(n->sink, what, path, NULL);
 		return;

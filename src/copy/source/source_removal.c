@@ -314,9 +314,10 @@ static int remove_one_source(struct source *s, const struct removal *r, const ch
 
 void removals_choose_time(struct source *s)
 {
-	/* A source that was reached through a link may still have to be read by its own name, or
-	 * the other way round. */
-	s->removals.late = s->rules->delete || s->rules->copy_links || s->found.has_links;
+	/* A source that was reached through a link, or in another source, may still have to be read
+	 * by its own name, or the other way round. */
+	s->removals.late = s->rules->delete || s->rules->copy_links || s->found.has_links ||
+			   (s->removes && found_overlap(&s->found));
 }
 
 bool removals_may_begin(const struct source *s)
@@ -338,6 +339,7 @@ void removals_do_next(struct source *s)
 	pthread_mutex_unlock(&s->copy->lock);
 	shown = r->named ? r->path : walk_shown(r->dir, r->name, room, sizeof room);
 	ret = remove_one_source(s, r, shown);
+	atomic_fetch_add(&s->copy->tally->removed, 1);
 	if (ret) {
 		why = *failed();
 		if (!s->only)

@@ -155,6 +155,55 @@ int find_sources(char *const *names, unsigned count, bool expand, struct found *
 	return 0;
 }
 
+/* What is in a directory follows it at once. */
+static int place_in_order(char c)
+{
+	return c == '\0' ? 0 : c == '/' ? 1 : 1 + (unsigned char)c;
+}
+
+static int compare_paths(const void *a, const void *b)
+{
+	const char *x = *(char *const *)a, *y = *(char *const *)b;
+
+	while (*x && *x == *y)
+		x++, y++;
+	return place_in_order(*x) - place_in_order(*y);
+}
+
+/* Both without links. */
+static bool is_in(const char *path, const char *dir)
+{
+	size_t len = strcmp(dir, "/") == 0 ? 0 : strlen(dir);
+
+	return strncmp(path, dir, len) == 0 && (path[len] == '/' || path[len] == '\0');
+}
+
+bool found_overlap(const struct found *f)
+{
+	char **real;
+	bool overlap;
+	unsigned n = 0;
+
+	if (f->count < 2)
+		return false;
+	real = calloc(f->count, sizeof *real);
+	overlap = !real;
+	for (unsigned i = 0; !overlap && i < f->count; i++) {
+		if (f->paths[i].missing)
+			continue;
+		real[n] = realpath(f->paths[i].path, NULL);
+		overlap = !real[n++];
+	}
+	if (!overlap)
+		qsort(real, n, sizeof *real, compare_paths);
+	for (unsigned i = 1; !overlap && i < n; i++)
+		overlap = is_in(real[i], real[i - 1]);
+	for (unsigned i = 0; real && i < n; i++)
+		free(real[i]);
+	free(real);
+	return overlap;
+}
+
 int find_readable(const char *name, mode_t *mode)
 {
 	struct stat st;

@@ -26,6 +26,9 @@ struct found {
 };
 /* A name or pattern without a file also goes to out, as missing, so that the others are copied. */
 int find_sources(char *const *names, unsigned count, bool expand, struct found *out);
+/* Is a path that exists the same file as another one, or in it?  Follows links; true also if that
+ * cannot be known. */
+bool found_overlap(const struct found *f);
 /* -1: it is not a directory, or cannot be looked at. */
 int find_dir(const char *path, struct stat *st);
 void found_free(struct found *f);

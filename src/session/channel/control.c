@@ -21,7 +21,6 @@ enum {
 	OUTBOX_RESERVE = 128 << 10, /* of OUTBOX_MAX, for callers that must not wait */
 	PONG_ROOM = 64 << 10, /* send no PONG if more than this is queued */
 	READS_AT_ONCE = 16, /* before the outbox is served again */
-	LATE_MS = 1000, /* a poll that returns this late shows that the process was stopped */
 	LAST_FRAMES_MS = 1000, /* how long to read from a peer after writing to it failed */
 	PINGS = 8, /* sent within the silence timeout */
 	CHANNEL_TIMEOUTS = 3, /* timeouts of silence on the channel while lanes live */
@@ -390,7 +389,7 @@ static int next_due_ms(const struct control *c)
  * later, this process was stopped, and the peer may have been stopped too. */
 static void count_silence(struct control *c, uint64_t slept, int asked)
 {
-	if (asked >= 0 && slept > (uint64_t)asked + LATE_MS) {
+	if (asked >= 0 && slept > (uint64_t)asked + CLOCK_LATE_MS) {
 		reset_silence(c);
 		return;
 	}

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 #include "copy/walk/find.h"
@@ -45,6 +46,39 @@ static void sources_of_one_name_are_twins(void **state)
 	for (unsigned i = 0; i < 6; i++)
 		assert_int_equal(f.paths[i].twin, twins[i]);
 	found_free(&f);
+}
+
+static bool do_overlap(const char *a, const char *b, const char *c)
+{
+	char *const three[] = {(char *)(uintptr_t)a, (char *)(uintptr_t)b, (char *)(uintptr_t)c};
+	struct found f;
+	bool overlap;
+
+	assert_int_equal(find_sources(three, 3, false, &f), 0);
+	overlap = found_overlap(&f);
+	found_free(&f);
+	return overlap;
+}
+
+static void sources_in_other_sources_overlap(void **state)
+{
+	static const char *const dirs[] = {"tree", "tree/d", "tree/d/e", "tree/d-e", "tree-b"};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof dirs / sizeof *dirs; i++)
+		assert_int_equal(mkdir(dirs[i], 0700), 0);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(mknod(i ? "tree.d" : "tree/f", S_IFREG | 0600, 0), 0);
+	assert_int_equal(symlink("tree", "to-tree"), 0);
+	assert_false(do_overlap("a.c", "b.c", "none/a.c"));
+	assert_false(do_overlap("tree", "tree-b", "tree.d"));
+	assert_false(do_overlap("tree/d/e", "tree/d-e", "tree/f"));
+	assert_false(do_overlap("tree/none", "tree/none", "tree/none"));
+	assert_true(do_overlap("tree", "tree-b", "tree/f"));
+	assert_true(do_overlap("tree/d/e", "tree/d-e", "tree/d/"));
+	assert_true(do_overlap("tree/../a.c", "b.c", "./a.c"));
+	assert_true(do_overlap("tree/d", "tree-b", "to-tree/d/e"));
+	assert_true(do_overlap("tree-b", "/", "none"));
 }
 
 /* The matches of one name, joined: "a.c b.c", with a "!" before a missing one. */
@@ -126,6 +160,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(sources_of_one_name_are_twins),
+		cmocka_unit_test(sources_in_other_sources_overlap),
 		cmocka_unit_test(patterns_are_expanded_on_request),
 		cmocka_unit_test(literal_name_wins_over_a_pattern),
 		cmocka_unit_test(no_match_is_missing),
