@@ -214,6 +214,18 @@ def test_refused_options(daemon, tmp_path, options, source, target, code):
     assert os.listdir(tmp_path / "rw") == [] and (tmp_path / "ro" / "f").exists()
 
 
+@pytest.mark.parametrize("kept", ["../kept", "/kept"])
+def test_backups_of_a_pull_may_be_anywhere(daemon, tmp_path, kept):
+    """They are below the client's target, not in the module."""
+    (tmp_path / "ro" / "f").write_bytes(b"new")
+    (tmp_path / "to").mkdir()
+    (tmp_path / "to" / "f").write_bytes(b"old")
+    where = str(tmp_path) + kept if kept.startswith("/") else kept
+    r = daemon.copy("--backup-dir=" + where, daemon.url("ro/f"), "to/")
+    assert r.code == 0, r.errors()
+    assert (tmp_path / "to" / "f").read_bytes() == b"new" and (tmp_path / "kept" / "f").read_bytes() == b"old"
+
+
 def test_a_set_id_bit_does_not_arrive(daemon, tmp_path):
     (tmp_path / "in").write_bytes(b"x")
     (tmp_path / "in").chmod(0o6755)
@@ -338,7 +350,7 @@ def test_strangers_delay_nobody(daemon, tmp_path, what):
 def test_a_killed_session_ends_alone(bench, daemon, tmp_path):
     """One client's processes at the daemon are killed: it fails, and the other one does not notice."""
     (tmp_path / "in").write_bytes(pattern(20 << 20))
-    first = bench.start(daemon.argv("--bwlimit=4M", "in", daemon.url("rw/first")), cwd=tmp_path)
+    first = bench.start(daemon.argv("--bwlimit=256K", "in", daemon.url("rw/first")), cwd=tmp_path)
     wait_until(lambda: len(daemon.children()) == 2)
     victim = daemon.ends()[0]
     second = bench.start(daemon.argv("--bwlimit=8M", "in", daemon.url("rw/second")), cwd=tmp_path)

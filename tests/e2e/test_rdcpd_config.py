@@ -309,14 +309,15 @@ def test_delete_at_the_client_needs_none(bench, tmp_path):
     assert os.listdir(tmp_path / "here") == ["f"]
 
 
-@pytest.mark.parametrize("way", ["push", "pull"])
+@pytest.mark.parametrize("way", ["push", "pull", "between"])
 def test_encryption_can_be_required(bench, tmp_path, way):
-    d = Configured(bench, tmp_path, "[m]\npath = {tmp}/m\nread only = no\nencryption required = yes\n")
+    d = Configured(bench, tmp_path, "".join(
+        "[%s]\npath = {tmp}/%s\nread only = no\nencryption required = yes\n" % (m, m) for m in ("m", "far")))
     (tmp_path / "m" / "f").write_bytes(pattern(1 << 20))
-    words = ("key", d.url("m/")) if way == "push" else (d.url("m/f"), "f")
+    words = {"push": ("key", d.url("m/")), "pull": (d.url("m/f"), "f"), "between": (d.url("m/f"), d.url("far/"))}[way]
     r = d.copy("--encrypt=off", *words)
-    assert r.code == 43, r.errors()
-    assert sorted(os.listdir(tmp_path / "m")) == ["f"] and not (tmp_path / "f").exists()
+    assert r.code == 43 and "encrypt" in r.errors() and "in the clear" not in r.errors(), r.errors()
+    assert os.listdir(tmp_path / "m") == ["f"] and os.listdir(tmp_path / "far") == [] and not (tmp_path / "f").exists()
     # Within one host, where auto encrypts nothing.
     r = d.copy("-v", *words)
     assert r.code == 0 and "AES-256-GCM" in r.errors() or "ChaCha20" in r.errors(), r.errors()

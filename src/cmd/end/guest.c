@@ -63,10 +63,13 @@ static int check_name(const struct guest *g, const char *name)
 
 static int check_names(const struct guest *g, const struct orders *o)
 {
+	bool sink = o->m.role == ROLE_SINK;
+
 	for (unsigned i = 0; i < o->want_count; i++)
-		if (o->m.role == ROLE_SOURCE && check_name(g, o->wants[i]))
+		if (!sink && check_name(g, o->wants[i]))
 			return -1;
-	return check_name(g, o->m.target) || check_name(g, o->m.backup_dir) ? -1 : 0;
+	/* A source makes no backups: the directory is one of the client's host. */
+	return check_name(g, o->m.target) || (sink && check_name(g, o->m.backup_dir)) ? -1 : 0;
 }
 
 static int check_role(const struct guest *g, const struct orders *o)
@@ -137,6 +140,11 @@ int guest_check(const struct guest *g, struct orders *o)
 			       g->module);
 	if (!orders_have(o, START_LISTENS))
 		return fail_as(OUT_USAGE, "rdcpd connects to no other host");
+	/* Two ends that both demand it would agree, whatever their client asked for. */
+	if (g->must_encrypt && o->m.encrypt == ENCRYPT_OFF)
+		return fail_as(OUT_TRANSPORT,
+			       "module %s requires encryption, which --encrypt=off excludes",
+			       g->module);
 	if (agree_transport(g, &o->m))
 		return -1;
 	if (o->m.memory == 0 || o->m.memory > g->memory)

@@ -110,6 +110,26 @@ static void a_module_may_demand_fsync(void **state)
 	assert_false(o.rules.fsync);
 }
 
+static void a_module_may_demand_encryption(void **state)
+{
+	static const enum encrypt wishes[] = {ENCRYPT_AUTO, ENCRYPT_ON};
+	bool before = anything.must_encrypt;
+
+	(void)state;
+	anything.must_encrypt = true;
+	for (int role = 0; role < 2; role++) {
+		for (unsigned i = 0; i < 2; i++) {
+			plain(role ? ROLE_SINK : ROLE_SOURCE);
+			o.m.encrypt = (uint8_t)wishes[i];
+			assert_int_equal(guest_check(&anything, &o), 0);
+		}
+		o.m.encrypt = ENCRYPT_OFF;
+		refused(OUT_TRANSPORT, "--encrypt=off");
+	}
+	anything.must_encrypt = before;
+	assert_int_equal(guest_check(&anything, &o), 0);
+}
+
 static void a_sink_takes_no_owners(void **state)
 {
 	(void)state;
@@ -144,6 +164,9 @@ static void names_stay_in_the_module(void **state)
 		plain(ROLE_SINK);
 		strcpy(o.m.backup_dir, wrong[i]);
 		refused(OUT_USAGE, "module m");
+		/* It is the client's sink that makes backups. */
+		o.m.role = ROLE_SOURCE;
+		assert_int_equal(guest_check(&anything, &o), 0);
 		plain(ROLE_SOURCE);
 		o.wants = wants;
 		o.want_count = 1;
@@ -274,6 +297,7 @@ int main(void)
 		cmocka_unit_test(each_flag_is_refused),
 		cmocka_unit_test(a_sink_deletes_where_that_is_permitted),
 		cmocka_unit_test(a_module_may_demand_fsync),
+		cmocka_unit_test(a_module_may_demand_encryption),
 		cmocka_unit_test(a_sink_takes_no_owners),
 		cmocka_unit_test(names_stay_in_the_module),
 		cmocka_unit_test(modules_limit_the_role),
