@@ -62,7 +62,7 @@ int hello_check_ring(const struct lane *l, uint32_t epoch, bool accepting,
 int hello_check(const struct lane *l, uint32_t epoch, bool accepting, const struct lane_key *key,
 		const uint8_t from[static LANE_HELLO_SIZE], struct hello_terms *terms)
 {
-	struct lane_ring ring;
+	struct lane_ring ring = {0};
 
 	if (hello_check_ring(l, epoch, accepting, key, from, &ring, terms))
 		return -1;

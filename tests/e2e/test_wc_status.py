@@ -74,6 +74,16 @@ def test_a_lane_that_writes_is_mended_too(bench, tmp_path, status, op, work, end
     assert "reconnected over rdma" in s.all(), s.all()
 
 
+@pytest.mark.lanes
+@pytest.mark.parametrize("op", ["send", "write-send"])
+@ends
+def test_a_lane_is_mended_after_an_empty_receive(bench, tmp_path, end, op):
+    """No end sends an empty message; rxe has completed a receive so once, without an error."""
+    s = Stream(bench, tmp_path, end, "receive:n=20,is=100", "--lanes=1", "--rdma-op=" + op)
+    assert s.codes == (0, 0) and s.moved, s.all()
+    assert "reconnected over rdma" in s.all() and "received an empty message" in s.all(), s.all()
+
+
 @statuses
 @work
 def test_a_lane_that_never_comes_up_leaves_tcp(bench, tmp_path, status, work):

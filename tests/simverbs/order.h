@@ -20,7 +20,8 @@
  *   status:n=N,is=S          the N-th send of the process completes with status S, and its queue
  *                            pair breaks
  *   receive:n=N,is=S         the N-th receive of the process that something arrives in completes
- *                            with status S, and its queue pair breaks
+ *                            with status S, and its queue pair breaks; S = 100: without an error
+ *                            and without any bytes, as one of rxe was seen to
  *   event:NAME,n=N,as=A,status=S    the N-th event NAME (ESTABLISHED) becomes event A (numbers of
  *                            enum rdma_cm_event_type)
  *                            late=MS: it comes that much later; twice=1: it comes two times;
@@ -52,7 +53,8 @@ bool order_told(void);
 bool order_writes(void);
 /* The status of this send; 0: none is ordered. */
 int order_status(void);
-/* The same of a receive that is polled. */
+enum { ORDERED_EMPTY = 100 };
+/* The same of a receive that is polled, or ORDERED_EMPTY. */
 int order_receive_status(void);
 /* What is ordered of an event. */
 struct order_event {

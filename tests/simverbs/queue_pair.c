@@ -587,14 +587,16 @@ static int reap_receives(struct queue_pair *q, bool flushed, int most, struct ib
 		queue_pair_break(q);
 	pthread_mutex_lock(&q->recv_lock);
 	for (; n < most && q->polled < atomic_load(&a->filled); q->polled++) {
-		const struct area_receive *r = &a->receives[q->polled % a->slots];
+		struct area_receive *r = &a->receives[q->polled % a->slots];
 		int ordered;
 
 		if (r->status == IBV_WC_WR_FLUSH_ERR && !flushed)
 			break;
 		touch_take(r, q->qp.qp_num);
 		ordered = r->status ? 0 : order_receive_status();
-		if (ordered)
+		if (ordered == ORDERED_EMPTY)
+			r->bytes = 0;
+		else if (ordered)
 			spoil_receives(q, (uint32_t)ordered);
 		describe_receive(q, r, &wc[n++]);
 	}

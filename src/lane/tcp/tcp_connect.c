@@ -50,8 +50,10 @@ static void drop_attempt(struct dial *d, struct dial_attempt *a, enum outcome co
 	/* A failed authentication is a more important reason than a closed port. */
 	if (d->code != OUT_AUTH)
 		d->code = code;
-	snprintf(d->text + used, sizeof d->text - used, "%sto %s: %s", used > 0 ? "; " : "",
-		 address_text(a->to, where, sizeof where), why);
+	/* A text that is too long is truncated. */
+	if (snprintf(d->text + used, sizeof d->text - used, "%sto %s: %s", used > 0 ? "; " : "",
+		     address_text(a->to, where, sizeof where), why) < 0)
+		d->text[used] = '\0';
 }
 
 /* what: "set the type of service: ", or "" */

@@ -184,6 +184,11 @@ static int work_done(struct verbs *v, const struct ibv_wc *wc)
 	if (work >= WORK_RECV_BLOCK) {
 		if (check_opcode(v, wc, work))
 			return -1;
+		/* No end sends this. A queue pair of rxe has completed a receive so: its wire is
+		 * not to be trusted, and what it lost comes over the next one. */
+		if (wc->byte_len == 0)
+			return verbs_fail(v, OUT_PEER_LOST, "%s: received an empty message",
+					  v->wire.name);
 		v->heard = true;
 	}
 	switch (work) {
