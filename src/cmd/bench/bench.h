@@ -103,6 +103,8 @@ static inline double point_latency(const struct point *p)
 
 /* Measures everything. Returns 0, or -1 with b->failure. */
 int bench_run(struct bench *b);
+/* Recommends b->best, or the defaults if they are as fast, unless the user chose a setting. */
+void bench_advise(struct bench *b);
 
 /* ---- nic_limit.c --------------------------------------------------------------------- */
 

@@ -27,7 +27,7 @@ static int try_to_open(const char *file)
 		return access(file, W_OK);
 	fd = RETRIED(open(file, O_WRONLY | O_CLOEXEC));
 	if (fd < 0 && errno == ENOENT) {
-		fd = RETRIED(open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+		fd = RETRIED(open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
 		/* A dangling symlink: plot_write() will report a failure. */
 		if (fd < 0 && errno == EEXIST)
 			return 0;

@@ -211,8 +211,7 @@ static void find_best(struct bench *b)
 		b->best = &b->series[0].points[0];
 }
 
-/* Recommends the defaults if they are as fast, unless the user chose a setting. */
-static void choose_advice(struct bench *b)
+void bench_advise(struct bench *b)
 {
 	bool pinned = b->o->speed.lanes || b->o->speed.depth || b->o->speed.block_size;
 
@@ -313,7 +312,7 @@ static int measure_stages(struct bench *b)
 	b->expected_rate = point_rate(b->best);
 	if (bench_point(b, STAGE_MEMORY, &none, UINT64_MAX, &b->by_itself))
 		return -1;
-	choose_advice(b);
+	bench_advise(b);
 	return 0;
 }
 

@@ -2,12 +2,18 @@
 #include "cmd/output/failed_list.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/fail.h"
+#include "base/io.h"
+#include "base/random.h"
+
+enum { TRIES = 100 };
 
 struct failed_list {
 	const char *path;
@@ -17,23 +23,35 @@ struct failed_list {
 	int error; /* errno of the first failed write */
 };
 
+/* Makes a new file FILE.XXXXXX with the mode that FILE would get. */
+static int make_list_temporary(struct failed_list *l)
+{
+	uint8_t r[3];
+	int fd = -1;
+
+	for (int try = 0; fd < 0 && (try == 0 || (errno == EEXIST && try < TRIES)); try++) {
+		free(l->temporary);
+		l->temporary = NULL;
+		if (random_bytes(r, sizeof r))
+			return -1;
+		if (asprintf(&l->temporary, "%s.%02x%02x%02x", l->path, r[0], r[1], r[2]) < 0) {
+			l->temporary = NULL;
+			return -1;
+		}
+		fd = RETRIED(open(l->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+	}
+	return fd;
+}
+
 static int open_list_temporary(struct failed_list *l)
 {
-	mode_t mask = umask(0);
-	int fd;
+	int fd = make_list_temporary(l);
 
-	umask(mask);
-	if (asprintf(&l->temporary, "%s.XXXXXX", l->path) < 0) {
-		l->temporary = NULL;
-		return -1;
-	}
-	fd = mkstemp(l->temporary);
 	if (fd < 0) {
 		free(l->temporary);
 		l->temporary = NULL;
 		return -1;
 	}
-	fchmod(fd, 0666 & ~mask);
 	l->file = fdopen(fd, "w");
 	return l->file ? 0 : -1;
 }
