@@ -4,7 +4,7 @@
 
 #define COMPRESSING_LANES "each lane compresses in its own thread: use --lanes"
 #define ONE_DELETE "use --delete, which deletes after all files are stored"
-#define NO_DAEMON "there is no daemon: rdcp starts the far end over ssh"
+#define USE_RDCPD "use rdcpd(8); names of its modules are rdma://HOST/MODULE/PATH"
 #define WALK_AND_COPY "rdcp always copies a tree while it scans it"
 #define WHOLE_FILES "changed files are always sent whole"
 #define LINKS_ARE_LINKS                                                                            \
@@ -112,8 +112,9 @@ const struct refused_row refused_rows[] = {
 	{0, "iconv", RDCP, "names are copied byte for byte, without conversion"},
 	{'8', "8-bit-output", RDCP, "bytes that are not printable UTF-8 are always escaped"},
 	{0, "no-motd", RDCP, "use -q, which suppresses the banner of ssh"},
-	{0, "password-file", RDCP, "ssh asks for the password; use -i FILE to log in with a key"},
-	{0, "early-input", RDCP, NO_DAEMON},
+	{0, "password-file", RDCP,
+	 "ssh asks for the password; use -i FILE to log in with a key, --key-file for rdcpd(8)"},
+	{0, "early-input", RDCP, "rdcpd(8) runs no commands before a copy"},
 	{0, "log-file-format", RDCP, "use --json"},
 	{0, "debug", RDCP, "use -vv or -vvv"},
 	{0, "stderr", RDCP, TO_STDERR},
@@ -145,7 +146,7 @@ const struct refused_row refused_rows[] = {
 	{'s', NULL, RDSEND | RDRECV, "use --block-size"},
 	{'m', NULL, RDSEND | RDRECV | RDCPD, "use --memory"},
 	{'V', NULL, RDSEND | RDRECV, "use --version"},
-	{0, "daemon", RDCP, NO_DAEMON},
+	{0, "daemon", RDCP, USE_RDCPD},
 	{0, "inc-recursive", RDCP, WALK_AND_COPY},
 	{0, "no-inc-recursive", RDCP, WALK_AND_COPY},
 	{0, "i-r", RDCP, WALK_AND_COPY},

@@ -266,11 +266,16 @@ static void rsync_letters_are_accepted(void **state)
 	struct options o;
 
 	(void)state;
-	assert_int_equal(parse(&o, RDCP, "-rtgbLWIh", "a", "b", NULL), 0);
+	assert_int_equal(parse(&o, RDCP, "-rtgbLWIhzxHn", "a", "b", NULL), 0);
 	assert_true(o.rules.times && o.rules.group && o.rules.backup && o.rules.copy_links &&
-		    o.ignore_times);
+		    o.rules.one_file_system && o.rules.hard_links && o.rules.dry_run &&
+		    o.network.compress && o.ignore_times);
 	assert_false(o.rules.perms || o.rules.owner);
 	assert_int_equal(o.action, ACTION_RUN);
+	options_free(&o);
+	assert_int_equal(
+		parse(&o, RDCP, "--ignore-non-existing", "--zc=zstd", "--zl=3", "a", "b", NULL), 0);
+	assert_true(o.rules.existing && o.network.compress);
 	options_free(&o);
 	assert_int_equal(parse(&o, RDSEND, "-h", NULL), 0);
 	assert_int_equal(o.action, ACTION_HELP);
@@ -457,9 +462,21 @@ static void unsupported_options_name_the_closest_equivalent(void **state)
 	refused("use --delete", RDCP, "--delete-after", "a", "b");
 	refused("use --include", RDCP, "-f", "- *.o", "a", "b");
 	refused("rsync's -P is --progress", RDCP, "-avP", "d", "a", "h:b");
-	refused("--daemon is not supported", RDCP, "--daemon", "a", "b");
-	refused("-@ is not supported", RDCP, "-@", "a", "b");
-	refused("--relative", RDCP, "-R", "a", "b");
+	refused("--daemon is not supported: use rdcpd(8)", RDCP, "--daemon", "a", "b");
+	refused("while it scans", RDCP, "--inc-recursive", "a", "b");
+	refused("while it scans", RDCP, "--no-inc-recursive", "a", "b");
+	refused("sent whole", RDCP, "--no-whole-file", "a", "b");
+	refused("use --lanes", RDCP, "--compress-threads=2", "a", "b");
+	refused("use --copy-links", RDCP, "--insecure-links", "a", "b");
+	refused("-@ is not supported: times are compared as precisely as DST stores them; use --checksum",
+		RDCP, "-@", "a", "b");
+	refused("use --checksum", RDCP, "--modify-window=2", "a", "b");
+	refused("use --copy-links", RDCP, "-k", "a", "b");
+	refused("are never followed", RDCP, "-K", "a", "b");
+	refused("find -type f | rdcp --files-from=-", RDCP, "-m", "a", "b");
+	refused("rsync's -O); there is only one protocol (scp's -O)", RDCP, "-O", "a", "b");
+	refused("use --devices for rsync's -D; scp's -D has no equivalent", RDCP, "-D", "a", "b");
+	refused("use --relative for rsync's -R; scp's -R is the default", RDCP, "-R", "a", "b");
 	refused("use --from0", RDCP, "-0", "a", "b");
 	refused("-l is not supported", RDRECV, "-l", "7", "k");
 	refused("-r is not supported", RDSEND, "-r", "h", "7", "k");
