@@ -121,6 +121,30 @@ static void test_smaller_lanes_may_be_requested(void **state)
 	assert_false(fit(bytes(&s) - 1, &s));
 }
 
+/* The manuals state the number. */
+static void test_manuals_state_the_minimum(void **state)
+{
+	static const char *const pages[] = {"rdcp.1", "rdsend.1", "rdrecv.1"};
+	uint64_t least = lane_bytes_least(UINT32_MAX, UINT32_MAX);
+	char path[4200], sentence[64], line[4096];
+
+	(void)state;
+	snprintf(sentence, sizeof sentence, "Below %u KiB it uses TCP.\n", (unsigned)(least / KIB));
+	assert_int_equal(least % KIB, 0);
+	for (unsigned i = 0; i < sizeof pages / sizeof *pages; i++) {
+		bool found = false;
+		FILE *f;
+
+		snprintf(path, sizeof path, "%s/../../man/%s", recorded("."), pages[i]);
+		f = fopen(path, "r");
+		assert_non_null(f);
+		while (!found && fgets(line, sizeof line, f))
+			found = strcmp(line, sentence) == 0;
+		fclose(f);
+		assert_true(found);
+	}
+}
+
 /* For any limit the result fits, and never exceeds the request. */
 static void test_result_fits_any_limit(void **state)
 {
@@ -285,6 +309,7 @@ int main(void)
 		cmocka_unit_test(test_block_size_shrinks_last),
 		cmocka_unit_test(test_limit_below_the_minimum_fails),
 		cmocka_unit_test(test_smaller_lanes_may_be_requested),
+		cmocka_unit_test(test_manuals_state_the_minimum),
 		cmocka_unit_test(test_result_fits_any_limit),
 		cmocka_unit_test(test_soft_limit_is_raised_and_the_remedy_reported),
 		cmocka_unit_test(test_right_to_lock_memory_lifts_the_limit_unless_there_is_siw),

@@ -167,7 +167,7 @@ static int send_all(struct actor *a)
 	return a->block ? send_block(a, BLOCK_RECORDS, NULL) : 0;
 }
 
-static struct record_attr walk_attr_of(const struct say *s)
+static struct record_attr attr_of_say(const struct say *s)
 {
 	return (struct record_attr){
 		.mode = s->mode ? s->mode : 0644,
@@ -187,7 +187,7 @@ static void say_file(struct actor *a, const struct say *s)
 		.flags = s->flags,
 		.type = s->type ? s->type : TYPE_REGULAR,
 		.size = s->size,
-		.a = walk_attr_of(s),
+		.a = attr_of_say(s),
 		.link_to = s->link_to,
 	};
 
@@ -202,7 +202,7 @@ static void say_dir(struct actor *a, const struct say *s)
 		.want = s->want,
 		.parent = s->dir,
 		.flags = s->flags,
-		.a = walk_attr_of(s),
+		.a = attr_of_say(s),
 	};
 
 	snprintf(r.name, sizeof r.name, "%s", s->name ? s->name : "");

@@ -21,7 +21,7 @@ int enter_dst(void **state)
 	return 0;
 }
 
-void begin_run(void)
+void begin_dst_run(void)
 {
 	struct place_opts o = {.target = "dst", .peer = "h", .rules = &rules};
 
@@ -29,7 +29,7 @@ void begin_run(void)
 	top = put_contents(place, 0755);
 }
 
-void end_run(void)
+void end_dst_run(void)
 {
 	char name[256];
 

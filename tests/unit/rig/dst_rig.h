@@ -7,13 +7,13 @@
 #include "place_rig.h"
 
 extern struct rules rules; /* of the next run; those of -a unless a test changes them */
-extern struct place *place; /* of the run that begin_run() began */
+extern struct place *place; /* of the run that begin_dst_run() began */
 extern struct place_dir *top; /* dst itself */
 
 /* Setup: makes an empty dst. folder_leave() is the teardown. */
 int enter_dst(void **state);
-void begin_run(void);
+void begin_dst_run(void);
 /* Expects no reports, and no temporary in dst. */
-void end_run(void);
+void end_dst_run(void);
 
 #endif

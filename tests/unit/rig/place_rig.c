@@ -123,7 +123,7 @@ struct place *open_place(const struct place_opts *o)
 	return p;
 }
 
-struct record_attr walk_attr_of(mode_t mode)
+struct record_attr attr_of_mode(mode_t mode)
 {
 	return (struct record_attr){
 		.mode = mode,
@@ -137,7 +137,7 @@ struct record_attr walk_attr_of(mode_t mode)
 
 struct record_dir dir_record(const char *name, mode_t mode)
 {
-	struct record_dir r = {.id = next_id++, .a = walk_attr_of(mode)};
+	struct record_dir r = {.id = next_id++, .a = attr_of_mode(mode)};
 
 	snprintf(r.name, sizeof r.name, "%s", name);
 	return r;
@@ -149,7 +149,7 @@ struct record_file file_record(const char *name, mode_t mode, uint64_t size)
 		.id = next_id++,
 		.type = TYPE_REGULAR,
 		.size = size,
-		.a = walk_attr_of(mode),
+		.a = attr_of_mode(mode),
 	};
 
 	snprintf(r.name, sizeof r.name, "%s", name);

@@ -33,7 +33,7 @@ struct end_seen { /* the reports of place_finish_run() */
 
 struct place *open_place(const struct place_opts *o);
 /* The attributes of everything made below: mode, mtime 1000.5, owner and group 0. */
-struct record_attr walk_attr_of(mode_t mode);
+struct record_attr attr_of_mode(mode_t mode);
 struct record_dir dir_record(const char *name, mode_t mode);
 struct record_file file_record(const char *name, mode_t mode, uint64_t size);
 /* Each asserts success, except try_…, which return the result of place. */

@@ -465,7 +465,7 @@ static void *open_end(void *arg)
 	return NULL;
 }
 
-int pair_open(struct pair *p)
+int session_pair_open(struct pair *p)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		int fds[2];
@@ -612,7 +612,7 @@ int pair_finish(struct pair *p)
 	return rc;
 }
 
-void pair_close(struct pair *p)
+void session_pair_close(struct pair *p)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		if (p->ends[i].s)

@@ -125,12 +125,12 @@ void pair_init(struct pair *p);
 /* From now on lanes go through the proxy. */
 int pair_use_proxy(struct pair *p);
 /* Open both sessions: 0, or -1 when one failed (see ends[].why). */
-int pair_open(struct pair *p);
+int session_pair_open(struct pair *p);
 /* Start to send this many blocks on each lane. */
 void pair_start(struct pair *p, uint64_t count);
 /* Wait until all are stored: 0, or -1 when a lane failed. */
 int pair_finish(struct pair *p);
-void pair_close(struct pair *p);
+void session_pair_close(struct pair *p);
 /*
  * How many times on_fail was called at an end, after the first call: it is the last step of a
  * failure, after lanes have ended because of it. 0 after 20 s.

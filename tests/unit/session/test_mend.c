@@ -31,13 +31,13 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	pair_close(&p);
+	session_pair_close(&p);
 	return 0;
 }
 
 static void opened(void)
 {
-	if (pair_open(&p) < 0)
+	if (session_pair_open(&p) < 0)
 		print_error("%s / %s\n", p.ends[0].why.text, p.ends[1].why.text);
 	assert_non_null(p.ends[0].s);
 	assert_non_null(p.ends[1].s);

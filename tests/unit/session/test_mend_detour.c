@@ -29,7 +29,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	pair_close(&p);
+	session_pair_close(&p);
 	return 0;
 }
 
@@ -83,7 +83,7 @@ static void carry_over_detour(void)
 	p.ends[SINK].o.listens = false;
 	p.filter = take_port;
 	assert_int_equal(pair_use_proxy(&p), 0);
-	assert_int_equal(pair_open(&p), 0);
+	assert_int_equal(session_pair_open(&p), 0);
 	assert_true(pair_await(&p, SOURCE, MSG_LISTENING, 1));
 	atomic_store(&p.proxy.target, atomic_load(&listening_port));
 	pair_start(&p, 1u << 30);

@@ -28,7 +28,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	pair_close(&p);
+	session_pair_close(&p);
 	return 0;
 }
 
@@ -37,7 +37,7 @@ static void carry(bool source_listens)
 	p.ends[SOURCE].o.listens = source_listens;
 	p.ends[SINK].o.listens = !source_listens;
 	p.ends[SOURCE].o.lanes = p.ends[SINK].o.lanes = 3;
-	assert_int_equal(pair_open(&p), 0);
+	assert_int_equal(session_pair_open(&p), 0);
 	pair_start(&p, 200);
 	assert_int_equal(pair_finish(&p), 0);
 	for (unsigned k = 0; k < 3; k++)

@@ -33,7 +33,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	pair_close(&p);
+	session_pair_close(&p);
 	return 0;
 }
 
@@ -65,7 +65,7 @@ static void away(unsigned who)
 	atomic_store(&gate_open, false);
 	p.work = stand_at_gate;
 	assert_int_equal(pair_use_proxy(&p), 0);
-	assert_int_equal(pair_open(&p), 0);
+	assert_int_equal(session_pair_open(&p), 0);
 	pair_start(&p, 200);
 	assert_true(await_count(&at_gate, 1));
 	for (unsigned k = 0; k < 2; k++)
@@ -120,7 +120,7 @@ static void test_wait_for_a_silent_sink_ends(void **state)
 	(void)state;
 	p.filter = drop_over;
 	p.ends[SOURCE].o.lanes = p.ends[SINK].o.lanes = 3;
-	assert_int_equal(pair_open(&p), 0);
+	assert_int_equal(session_pair_open(&p), 0);
 	pair_start(&p, 200);
 	assert_int_equal(pair_finish(&p), -1);
 	assert_true(clock_ms() - before < 40000);

@@ -144,7 +144,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	pair_close(&p);
+	session_pair_close(&p);
 	return 0;
 }
 
@@ -156,7 +156,7 @@ static void carry(unsigned lanes)
 		p.ends[i].o.lanes = lanes;
 		p.ends[i].o.timeout_ms = TIMEOUT_MS;
 	}
-	if (pair_open(&p) < 0)
+	if (session_pair_open(&p) < 0)
 		print_error("%s / %s\n", p.ends[0].why.text, p.ends[1].why.text);
 	assert_non_null(p.ends[SOURCE].s);
 	assert_non_null(p.ends[SINK].s);
@@ -217,7 +217,7 @@ static void test_failure_reports_the_refusal_not_the_deadline(void **state)
 		p.ends[i].o.lanes = LANES;
 		p.ends[i].o.timeout_ms = TIMEOUT_MS;
 	}
-	assert_int_equal(pair_open(&p), 0);
+	assert_int_equal(session_pair_open(&p), 0);
 	pair_start(&p, BLOCKS);
 	assert_int_equal(pair_finish(&p), -1);
 	assert_true(session_failed(p.ends[SOURCE].s, &why, host));
@@ -234,7 +234,7 @@ static void open_refused(const char *reason)
 		p.ends[i].o.want = TRANSPORT_AUTO;
 		p.ends[i].o.lanes = 1;
 	}
-	assert_int_equal(pair_open(&p), 0);
+	assert_int_equal(session_pair_open(&p), 0);
 	pair_start(&p, 1);
 	assert_int_equal(pair_finish(&p), 0);
 	/* One block may arrive before it. */
@@ -288,7 +288,7 @@ static void test_later_rdma_rounds_have_no_less_time(void **state)
 		p.ends[i].o.lanes = 1;
 		p.ends[i].o.timeout_ms = ROUNDS_TIMEOUT_MS;
 	}
-	assert_int_equal(pair_open(&p), 0);
+	assert_int_equal(session_pair_open(&p), 0);
 	pair_start(&p, BLOCKS);
 	assert_int_equal(pair_finish(&p), 0);
 	assert_int_equal(atomic_load(&refusals), 0);

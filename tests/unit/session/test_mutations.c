@@ -103,7 +103,7 @@ static int transfer(void)
 		p.ends[i].o.encrypt = ENCRYPT_ON;
 	}
 	assert_int_equal(pair_use_proxy(&p), 0);
-	if (pair_open(&p))
+	if (session_pair_open(&p))
 		return -1;
 	pair_start(&p, BLOCKS);
 	return pair_finish(&p);
@@ -127,7 +127,7 @@ static void run_mutation(unsigned number)
 		fail_msg("run %u, byte %llu: %d \"%s\"", number, (unsigned long long)at,
 			 f ? (int)f->code : -1, f ? f->text : "");
 	ended[rc ? f->code : 0]++;
-	pair_close(&p);
+	session_pair_close(&p);
 }
 
 static void test_no_mutation_is_accepted(void **state)

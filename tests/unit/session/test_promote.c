@@ -176,14 +176,14 @@ static int teardown(void **state)
 	(void)state;
 	atomic_store(&holds, false);
 	atomic_store(&sink_waits, false);
-	pair_close(&p);
+	session_pair_close(&p);
 	return 0;
 }
 
 static void open_pair(unsigned lanes)
 {
 	p.ends[SOURCE].o.lanes = p.ends[SINK].o.lanes = (uint16_t)lanes;
-	if (pair_open(&p) < 0)
+	if (session_pair_open(&p) < 0)
 		print_error("%s / %s\n", p.ends[0].why.text, p.ends[1].why.text);
 	assert_non_null(p.ends[SOURCE].s);
 	assert_non_null(p.ends[SINK].s);

@@ -33,13 +33,13 @@ static int setup(void **state)
 static int teardown(void **state)
 {
 	(void)state;
-	pair_close(&p);
+	session_pair_close(&p);
 	return 0;
 }
 
 static void opened(void)
 {
-	if (pair_open(&p) < 0)
+	if (session_pair_open(&p) < 0)
 		print_error("%s / %s\n", p.ends[0].why.text, p.ends[1].why.text);
 	assert_non_null(p.ends[0].s);
 	assert_non_null(p.ends[1].s);
@@ -54,7 +54,7 @@ static void carried(uint64_t count)
 /* Both ends failed to open, with this code and this text. */
 static void not_opened(enum outcome code, const char *text)
 {
-	assert_int_equal(pair_open(&p), -1);
+	assert_int_equal(session_pair_open(&p), -1);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_null(p.ends[i].s);
 		assert_int_equal(p.ends[i].why.code, code);
@@ -634,7 +634,7 @@ static void test_invalid_block_size_is_refused(void **state)
 	(void)state;
 	p.ends[SOURCE].o.block_size = 5000;
 	p.ends[SINK].o.connect_timeout_ms = 1000;
-	assert_int_equal(pair_open(&p), -1);
+	assert_int_equal(session_pair_open(&p), -1);
 	assert_int_equal(p.ends[SOURCE].why.code, OUT_USAGE);
 	assert_int_equal(p.ends[SINK].why.code, OUT_USAGE);
 	assert_string_equal(p.ends[SINK].why.text, p.ends[SOURCE].why.text);

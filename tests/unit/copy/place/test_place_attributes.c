@@ -167,7 +167,7 @@ static void files_get_the_attributes_of_their_sources(void **state)
 	(void)state;
 	make("dst/old", "o", 0600);
 	assert_int_equal(setxattr("dst/old", "user.gone", "1", 1, 0), 0);
-	begin_run();
+	begin_dst_run();
 	place_file("new", 0670, attributes(ACCESS, NULL, "user.a", "1"));
 	place_file("old", 0644, attributes("user.b", "2", NULL, NULL));
 	finish_place(place);
@@ -184,7 +184,7 @@ static void inherited_acls_are_removed(void **state)
 {
 	(void)state;
 	assert_int_equal(setxattr("dst", DEFAULT, sample_bytes, SAMPLE_BYTES, 0), 0);
-	begin_run();
+	begin_dst_run();
 	place_file("f", 0640, NULL);
 	assert_non_null(put_dir(place, top, "d", 0750));
 	put_symlink(place, top, "l", "f");
@@ -200,7 +200,7 @@ static void inherited_acls_are_removed(void **state)
 static void mode_overrides_the_acl(void **state)
 {
 	(void)state;
-	begin_run();
+	begin_dst_run();
 	place_file("f", 0640, attributes(ACCESS, NULL, NULL, NULL));
 	place_dir_xattrs(put_dir(place, top, "d", 0750), attributes(ACCESS, NULL, DEFAULT, NULL));
 	finish_place(place);
@@ -215,7 +215,7 @@ static void acl_stays_without_perms(void **state)
 {
 	(void)state;
 	rules.perms = false;
-	begin_run();
+	begin_dst_run();
 	place_file("f", 0640, attributes(ACCESS, NULL, NULL, NULL));
 	finish_place(place);
 	assert_int_equal(mode_of("dst/f"), 0670);
@@ -229,7 +229,7 @@ static void existing_attributes_are_compared_and_corrected(void **state)
 	struct xattrs *x;
 
 	(void)state;
-	begin_run();
+	begin_dst_run();
 	place_file("f", 0444, attributes("user.a", "1", NULL, NULL));
 	x = attributes(ACCESS, NULL, "user.a", "2");
 	assert_int_equal(place_look(place, top, &r, x, &l), 0);
@@ -251,7 +251,7 @@ static void group_never_gets_the_rights_of_the_mask(void **state)
 	struct place_dir *d;
 
 	(void)state;
-	begin_run();
+	begin_dst_run();
 	d = put_dir(place, top, "d", 0670);
 	place_dir_xattrs(d, attributes(ACCESS, NULL, NULL, NULL));
 	group_had = 0;
@@ -271,7 +271,7 @@ static void group_never_gets_the_mask_when_the_acl_fails(void **state)
 	struct placement *t;
 
 	(void)state;
-	begin_run();
+	begin_dst_run();
 	group_had = 0;
 	acls_fail = true;
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
@@ -288,7 +288,7 @@ static void group_never_gets_the_mask_when_an_acl_is_removed(void **state)
 	struct record_file r = file_record("f", 0600, 1);
 
 	(void)state;
-	begin_run();
+	begin_dst_run();
 	place_file("f", 0670, attributes(ACCESS, NULL, NULL, NULL));
 	group_had = 0;
 	assert_int_equal(place_update_metadata(place, top, &r, NULL), 0);
@@ -305,7 +305,7 @@ static void group_never_gets_the_mask_of_a_kept_acl(void **state)
 	for (int fails = 0; fails < 2; fails++) {
 		make("dst/f", "old", 0600);
 		assert_int_equal(setxattr("dst/f", ACCESS, sample_bytes, SAMPLE_BYTES, 0), 0);
-		begin_run();
+		begin_dst_run();
 		group_had = 0;
 		acls_fail = fails;
 		place_file("f", 0644, NULL);
@@ -324,7 +324,7 @@ static void new_group_never_gets_the_rights_of_the_old_one(void **state)
 	(void)state;
 	if (geteuid() != 0)
 		return;
-	begin_run();
+	begin_dst_run();
 	make("dst/f", "", 0660);
 	assert_int_equal(chown("dst/f", 0, 1), 0);
 	group_had = 0;

@@ -92,7 +92,7 @@ static void look_compares_size_and_mtime(void **state)
 	make("dst/f", "old", 0644);
 	assert_int_equal(symlink("f", "dst/l"), 0);
 	make_dir("dst/d", 0755);
-	begin_run();
+	begin_dst_run();
 	l = look("f", 3);
 	assert_int_equal(l.look, LOOK_OTHER);
 	assert_true(l.same_size && l.newer && l.change.time && !l.change.size);
@@ -122,7 +122,7 @@ static void look_compares_size_and_mtime(void **state)
 	assert_true(look("d", 3).change.type);
 	assert_int_equal(look("none", 3).look, LOOK_MISSING);
 	assert_true(look("none", 3).change.missing);
-	end_run();
+	end_dst_run();
 }
 
 static void look_opens_regular_files_only(void **state)
@@ -135,7 +135,7 @@ static void look_opens_regular_files_only(void **state)
 	make("dst/f", "old", 0644);
 	assert_int_equal(symlink("f", "dst/l"), 0);
 	assert_int_equal(mkfifo("dst/p", 0644), 0);
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(place_open_existing(place, top, &r, &fd), 0);
 	assert_int_equal(read(fd, got, 3), 3);
 	assert_string_equal(got, "old");
@@ -147,7 +147,7 @@ static void look_opens_regular_files_only(void **state)
 	assert_int_equal(fd, -1);
 	r.name[0] = 'n';
 	assert_int_equal(place_open_existing(place, top, &r, &fd), -1);
-	end_run();
+	end_dst_run();
 }
 
 static void same_file_gets_the_source_metadata(void **state)
@@ -160,9 +160,9 @@ static void same_file_gets_the_source_metadata(void **state)
 	make("dst/f", "old", 0400);
 	before = stat_of("dst/f");
 	rules.xattrs = true;
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(place_update_metadata(place, top, &r, x), 0);
-	end_run();
+	end_dst_run();
 	after = stat_of("dst/f");
 	assert_int_equal(after.st_ino, before.st_ino);
 	assert_int_equal(after.st_mode & 07777, 0640);
@@ -170,7 +170,7 @@ static void same_file_gets_the_source_metadata(void **state)
 	assert_xattr("dst/f", "blue");
 	/* A second time nothing is changed. */
 	before = after;
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(place_update_metadata(place, top, &r, x), 0);
 	after = stat_of("dst/f");
 	assert_int_equal(after.st_ctim.tv_sec, before.st_ctim.tv_sec);
@@ -178,7 +178,7 @@ static void same_file_gets_the_source_metadata(void **state)
 	assert_int_equal(unlink("dst/f"), 0);
 	assert_int_equal(place_update_metadata(place, top, &r, x), -1);
 	assert_int_equal(failed()->code, OUT_FILE);
-	end_run();
+	end_dst_run();
 	xattrs_free(x);
 }
 
@@ -190,14 +190,14 @@ static void leftover_temporary_of_a_same_file_is_removed(void **state)
 
 	(void)state;
 	make("dst/f", "old", 0644);
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	place_drop(t, true);
 	place_close(place);
 	assert_int_equal(temporaries("dst", name), 1);
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(place_update_metadata(place, top, &r, NULL), 0);
-	end_run();
+	end_dst_run();
 }
 
 /* ---- resuming ------------------------------------------------------------------------------- */
@@ -212,7 +212,7 @@ static void temporary_of_an_earlier_run_is_resumed(void **state)
 	bool had;
 
 	(void)state;
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(place_resume(place, top, &r, &t, &had), 0);
 	assert_false(had);
 	assert_null(t);
@@ -225,7 +225,7 @@ static void temporary_of_an_earlier_run_is_resumed(void **state)
 	assert_int_equal(write(placement_fd(t), "half", 4), 4);
 	place_drop(t, true);
 	place_close(place);
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(place_resume(place, top, &r, &t, &had), 0);
 	assert_true(had);
 	assert_false(placement_fresh(t));
@@ -246,7 +246,7 @@ static void temporary_of_an_earlier_run_is_resumed(void **state)
 	assert_true(placement_fresh(t));
 	assert_int_equal(place_finish_file(t, 2), 0);
 	assert_int_equal(stat_of("dst/f").st_size, 2);
-	end_run();
+	end_dst_run();
 }
 
 /* A file that begin() would refuse is not resumed either, so that it is not sent in vain. */
@@ -257,7 +257,7 @@ static void nothing_is_resumed_for_a_blocked_name(void **state)
 	bool had;
 
 	(void)state;
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	assert_int_equal(write(placement_fd(t), "half", 4), 4);
 	place_drop(t, true);
@@ -272,7 +272,7 @@ static void nothing_is_resumed_for_a_blocked_name(void **state)
 	assert_int_equal(unlink("dst/f/g") | rmdir("dst/f"), 0);
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	place_drop(t, false);
-	end_run();
+	end_dst_run();
 }
 
 static void inplace_resumes_the_target(void **state)
@@ -283,17 +283,17 @@ static void inplace_resumes_the_target(void **state)
 
 	(void)state;
 	make("dst/f", "half", 0644);
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	place_drop(t, true);
 	place_close(place);
 	rules.inplace = true;
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(place_resume(place, top, &r, &t, &had), 0);
 	assert_true(had);
 	assert_int_equal(pwrite(placement_fd(t), "!!", 2, 4), 2);
 	assert_int_equal(place_finish_file(t, 6), 0);
-	end_run();
+	end_dst_run();
 	assert_text("dst/f", "half!!");
 }
 
@@ -310,21 +310,21 @@ static void file_changes_are_reported(void **state)
 
 	(void)state;
 	make("dst/f", "older", 0600);
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	placement_change(t, &c);
 	assert_true(c.size && c.time && c.perms && !c.missing && !c.type && !c.owner && !c.xattr);
 	place_drop(t, false);
-	end_run();
+	end_dst_run();
 	rules = rules_r;
 	rules.xattrs = true;
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	placement_xattrs(t, attributes("user.t", "blue"));
 	placement_change(t, &c);
 	assert_true(c.size && c.now && c.xattr && !c.acl && !c.time && !c.perms);
 	assert_int_equal(place_finish_file(t, 3), 0);
-	end_run();
+	end_dst_run();
 	assert_xattr("dst/f", "blue");
 }
 
@@ -337,9 +337,9 @@ static void times_follow_the_rules(void **state)
 	(void)state;
 	rules = rules_r;
 	rules.atimes = true;
-	begin_run();
+	begin_dst_run();
 	put(&r, NULL);
-	end_run();
+	end_dst_run();
 	st = stat_of("dst/f");
 	assert_int_equal(st.st_atim.tv_sec, 2000);
 	assert_true(st.st_mtim.tv_sec >= now);
@@ -347,9 +347,9 @@ static void times_follow_the_rules(void **state)
 	rules.times = true;
 	r.a.mtime_s = -1;
 	r.a.mtime_ns = 999999999;
-	begin_run();
+	begin_dst_run();
 	put(&r, NULL);
-	end_run();
+	end_dst_run();
 	st = stat_of("dst/f");
 	assert_true(st.st_atim.tv_sec >= now);
 	assert_int_equal(st.st_mtim.tv_sec, -1);
@@ -390,14 +390,14 @@ static void set_id_bits_need_their_owner(void **state)
 		r.a.uid = cases[i].uid;
 		r.a.gid = cases[i].gid;
 		for (int there = 0; there < 2; there++) {
-			begin_run();
+			begin_dst_run();
 			put(&r, NULL);
-			end_run();
+			end_dst_run();
 			st = stat_of("dst/f");
 			assert_int_equal(st.st_mode & 07777, cases[i].should);
-			begin_run();
+			begin_dst_run();
 			assert_int_equal(place_update_metadata(place, top, &r, NULL), 0);
-			end_run();
+			end_dst_run();
 			assert_int_equal(stat_of("dst/f").st_mode & 07777, cases[i].should);
 		}
 		assert_int_equal(unlink("dst/f"), 0);
@@ -412,19 +412,19 @@ static void only_root_changes_owners(void **state)
 	(void)state;
 	r.a.uid = 12;
 	r.a.gid = 34;
-	begin_run();
+	begin_dst_run();
 	put(&r, NULL);
 	put_symlink(place, top, "l", "f");
-	end_run();
+	end_dst_run();
 	st = stat_of("dst/f");
 	assert_int_equal(st.st_uid, geteuid() == 0 ? 12 : geteuid());
 	assert_int_equal(st.st_gid, geteuid() == 0 ? 34 : getegid());
 	/* Without -o an existing file keeps its owner. */
 	r.a.uid = r.a.gid = 0;
 	rules = rules_r;
-	begin_run();
+	begin_dst_run();
 	put(&r, NULL);
-	end_run();
+	end_dst_run();
 	assert_int_equal(stat_of("dst/f").st_uid, st.st_uid);
 	assert_int_equal(stat_of("dst/f").st_gid, st.st_gid);
 }
@@ -437,11 +437,11 @@ static void chown_overrides_the_source_owner(void **state)
 
 	(void)state;
 	rules.chown = "12:34";
-	begin_run();
+	begin_dst_run();
 	put(&r, NULL);
 	put_dir(place, top, "d", 0755);
 	put_symlink(place, top, "l", "x");
-	end_run();
+	end_dst_run();
 	if (geteuid() == 0) {
 		assert_int_equal(stat_of("dst/f").st_uid, 12);
 		assert_int_equal(stat_of("dst/f").st_gid, 34);
@@ -466,7 +466,7 @@ static void temporary_given_to_another_user_is_removed(void **state)
 	/* Only root can give files away. */
 	if (geteuid() != 0)
 		return;
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	place_drop(t, true);
 	place_close(place);
@@ -474,9 +474,9 @@ static void temporary_given_to_another_user_is_removed(void **state)
 	snprintf(path, sizeof path, "dst/%s", name);
 	assert_int_equal(chown(path, 12, 34), 0);
 	r.a.uid = 12;
-	begin_run();
+	begin_dst_run();
 	put(&r, NULL);
-	end_run();
+	end_dst_run();
 }
 
 static void attributes_of_files_and_directories_are_set(void **state)
@@ -493,24 +493,24 @@ static void attributes_of_files_and_directories_are_set(void **state)
 	 * Without -X the replaced file's attributes stay, unless the file should be as the source.
 	 */
 	rules = rules_r;
-	begin_run();
+	begin_dst_run();
 	put(&r, NULL);
-	end_run();
+	end_dst_run();
 	assert_xattr("dst/f", "red");
 	rules.xattrs = true;
-	begin_run();
+	begin_dst_run();
 	put(&r, attributes("user.t", "blue"));
 	d = put_dir(place, top, "d", 0555);
 	place_dir_xattrs(d, attributes("user.t", "green"));
 	put_file(place, d, "f", "x");
-	end_run();
+	end_dst_run();
 	assert_xattr("dst/f", "blue");
 	assert_int_equal(getxattr("dst/f", "user.u", NULL, 0), -1);
 	assert_xattr("dst/d", "green");
-	begin_run();
+	begin_dst_run();
 	put_dir(place, top, "d", 0555);
 	put(&r, NULL);
-	end_run();
+	end_dst_run();
 	assert_xattr("dst/f", NULL);
 	assert_xattr("dst/d", NULL);
 }
@@ -528,13 +528,13 @@ static void file_is_stored_though_its_attributes_fail(void **state)
 	if (root && (chown("dst", 1, 1) || seteuid(1)))
 		fail_msg("seteuid: %m");
 	rules.xattrs_all = true;
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	placement_xattrs(t, attributes("security.sluice", "x"));
 	assert_int_equal(write(placement_fd(t), "new", 3), 3);
 	assert_int_equal(place_finish_file(t, 3), -1);
 	assert_non_null(strstr(failed()->text, "security.sluice"));
-	end_run();
+	end_dst_run();
 	if (root)
 		assert_int_equal(seteuid(0), 0);
 	assert_text("dst/f", "new");

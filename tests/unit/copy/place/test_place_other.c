@@ -45,13 +45,13 @@ static void symlinks_are_made_verbatim(void **state)
 	(void)state;
 	memset(target, 't', sizeof target);
 	target[sizeof target - 1] = '\0';
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(try_symlink(place, top, "dangling", "../no where\n", &c), 0);
 	assert_true(c.what == EVENT_SYMLINK && c.missing);
 	assert_int_equal(try_symlink(place, top, "absolute", "/etc", &c), 0);
 	assert_int_equal(try_symlink(place, top, "loop", "loop", &c), 0);
 	assert_int_equal(try_symlink(place, top, "long", target, &c), 0);
-	end_run();
+	end_dst_run();
 	assert_leads("dst/dangling", "../no where\n");
 	assert_leads("dst/absolute", "/etc");
 	assert_leads("dst/loop", "loop");
@@ -64,30 +64,30 @@ static void equal_symlinks_stay(void **state)
 	struct change c;
 
 	(void)state;
-	begin_run();
+	begin_dst_run();
 	put_symlink(place, top, "l", "there");
-	end_run();
+	end_dst_run();
 	assert_int_equal(lstat("dst/l", &before), 0);
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(try_symlink(place, top, "l", "there", &c), 0);
 	assert_false(change_any(&c));
-	end_run();
+	end_dst_run();
 	assert_int_equal(lstat("dst/l", &after), 0);
 	assert_int_equal(before.st_ino, after.st_ino);
 	assert_int_equal(utimensat(AT_FDCWD, "dst/l", (struct timespec[2]){{1, 0}, {1, 0}},
 				   AT_SYMLINK_NOFOLLOW),
 			 0);
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(try_symlink(place, top, "l", "there", &c), 0);
 	assert_true(c.time && !c.content && !c.missing);
-	end_run();
+	end_dst_run();
 	assert_time("dst/l");
 	assert_int_equal(lstat("dst/l", &after), 0);
 	assert_int_equal(before.st_ino, after.st_ino);
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(try_symlink(place, top, "l", "ther", &c), 0);
 	assert_true(c.content && !c.missing && !c.type);
-	end_run();
+	end_dst_run();
 	assert_leads("dst/l", "ther");
 }
 
@@ -99,12 +99,12 @@ static void symlinks_replace_other_types(void **state)
 	make("dst/f", "old", 0644);
 	make_dir("dst/d", 0755);
 	assert_int_equal(mkfifo("dst/p", 0644), 0);
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(try_symlink(place, top, "f", "to", &c), 0);
 	assert_true(c.type);
 	put_symlink(place, top, "d", "to");
 	put_symlink(place, top, "p", "to");
-	end_run();
+	end_dst_run();
 	assert_leads("dst/f", "to");
 	assert_leads("dst/d", "to");
 	assert_leads("dst/p", "to");
@@ -119,38 +119,38 @@ static void symlinks_left_by_interrupted_runs_are_removed(void **state)
 
 	(void)state;
 	/* The name of its temporary. */
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(place_begin(place, top, &r, &t), 0);
 	assert_int_equal(temporaries("dst", name), 1);
 	/* While a file with that temporary is in progress, it is left alone. */
 	put_symlink(place, top, "l", "first");
 	assert_int_equal(temporaries("dst", path), 1);
 	place_drop(t, false);
-	end_run();
+	end_dst_run();
 	snprintf(path, sizeof path, "dst/%s", name);
 	assert_int_equal(symlink("stale", path), 0);
-	begin_run();
+	begin_dst_run();
 	put_symlink(place, top, "l", "second");
-	end_run();
+	end_dst_run();
 	make(path, "stale", 0600);
-	begin_run();
+	begin_dst_run();
 	put_symlink(place, top, "l", "third");
-	end_run();
+	end_dst_run();
 	make("dst/f", "x", 0644);
 	assert_int_equal(link("dst/f", path), 0);
-	begin_run();
+	begin_dst_run();
 	put_symlink(place, top, "l", "fourth");
-	end_run();
+	end_dst_run();
 	assert_leads("dst/l", "fourth");
 	/* Also where there is nothing to make. */
 	assert_int_equal(symlink("stale", path), 0);
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(try_symlink(place, top, "l", "fourth", &c), 0);
-	end_run();
+	end_dst_run();
 	assert_int_equal(symlink("stale", "dst/.sluice.0123456789abcdef.01234567"), 0);
-	begin_run();
+	begin_dst_run();
 	put_symlink(place, top, "l", "fifth");
-	end_run();
+	end_dst_run();
 }
 
 static void without_times_symlinks_get_the_current_time(void **state)
@@ -160,10 +160,10 @@ static void without_times_symlinks_get_the_current_time(void **state)
 
 	(void)state;
 	rules = rules_r;
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(try_symlink(place, top, "l", "to", &c), 0);
 	assert_true(c.now);
-	end_run();
+	end_dst_run();
 	assert_int_equal(lstat("dst/l", &st), 0);
 	assert_true(st.st_mtim.tv_sec > 1000);
 }
@@ -177,7 +177,7 @@ static void fifos_and_devices_are_made(void **state)
 	struct change c;
 
 	(void)state;
-	begin_run();
+	begin_dst_run();
 	r.type = TYPE_FIFO;
 	assert_int_equal(place_make_other(place, top, &r, NULL, NULL, &c), 0);
 	assert_true(c.what == EVENT_NODE && c.missing && !c.device);
@@ -217,7 +217,7 @@ static void fifos_and_devices_are_made(void **state)
 	r.type = TYPE_SYMLINK;
 	assert_int_equal(place_make_other(place, top, &r, "", NULL, &c), -1);
 	assert_int_equal(failed()->code, OUT_PROTOCOL);
-	end_run();
+	end_dst_run();
 }
 
 static void files_replace_fifos_in_a_tree(void **state)
@@ -226,9 +226,9 @@ static void files_replace_fifos_in_a_tree(void **state)
 
 	(void)state;
 	assert_int_equal(mkfifo("dst/p", 0600), 0);
-	begin_run();
+	begin_dst_run();
 	put_file(place, top, "p", "x");
-	end_run();
+	end_dst_run();
 	assert_int_equal(lstat("dst/p", &st), 0);
 	assert_true(S_ISREG(st.st_mode));
 }
@@ -273,7 +273,7 @@ static void hard_links_are_made(void **state)
 	(void)state;
 	make("dst/there", "old", 0644);
 	assert_int_equal(symlink("there", "dst/sym"), 0);
-	begin_run();
+	begin_dst_run();
 	d = put_dir(place, top, "d", 0755);
 	first = put_first(d, "first");
 	assert_int_equal(try_link(top, "new", first, &c), 0);
@@ -286,7 +286,7 @@ static void hard_links_are_made(void **state)
 	assert_false(change_any(&c));
 	assert_int_equal(try_link(top, "lost", first + 1000, &c), -1);
 	assert_non_null(strstr(failed()->text, "link lost: the file it links to was not stored"));
-	end_run();
+	end_dst_run();
 	assert_one("dst/d/first", "dst/new");
 	assert_one("dst/d/first", "dst/there");
 	assert_one("dst/d/first", "dst/sym");
@@ -301,10 +301,10 @@ static void unchanged_first_name_is_linked_to(void **state)
 	make("dst/a", "old", 0644);
 	make("dst/b", "old", 0644);
 	r.flags = FILE_LINKED;
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(place_update_metadata(place, top, &r, NULL), 0);
 	assert_int_equal(try_link(top, "b", r.id, &c), 0);
-	end_run();
+	end_dst_run();
 	assert_one("dst/a", "dst/b");
 }
 
@@ -314,7 +314,7 @@ static void changed_first_name_is_not_linked_to(void **state)
 	uint32_t first;
 
 	(void)state;
-	begin_run();
+	begin_dst_run();
 	first = put_first(top, "a");
 	make("dst/other", "mine", 0600);
 	assert_int_equal(rename("dst/other", "dst/a"), 0);
@@ -324,7 +324,7 @@ static void changed_first_name_is_not_linked_to(void **state)
 	make("dst/c", "old", 0644);
 	assert_int_equal(try_link(top, "c", first, &c), -1);
 	assert_text("dst/c", "old");
-	end_run();
+	end_dst_run();
 }
 
 /* By another run that copies the same tree at the same time. */
@@ -337,7 +337,7 @@ static void equal_replacement_of_the_first_name_is_linked_to(void **state)
 	(void)state;
 	make("dst/a", "text", 0644);
 	make("dst/c", "old", 0644);
-	begin_run();
+	begin_dst_run();
 	r.flags = FILE_LINKED;
 	times[1].tv_sec = r.a.mtime_s;
 	times[1].tv_nsec = r.a.mtime_ns;
@@ -358,7 +358,7 @@ static void equal_replacement_of_the_first_name_is_linked_to(void **state)
 	assert_int_equal(rename("dst/other", "dst/a"), 0);
 	assert_int_equal(try_link(top, "d", r.id, &c), -1);
 	assert_absent("dst/d");
-	end_run();
+	end_dst_run();
 }
 
 enum { MANY = 3000 };
@@ -370,7 +370,7 @@ static void many_first_names_are_remembered(void **state)
 	struct change c;
 
 	(void)state;
-	begin_run();
+	begin_dst_run();
 	for (int i = 0; i < MANY; i++) {
 		snprintf(name, sizeof name, "a%d", i);
 		first[i] = put_first(top, name);
@@ -379,7 +379,7 @@ static void many_first_names_are_remembered(void **state)
 		snprintf(name, sizeof name, "b%d", i);
 		assert_int_equal(try_link(top, name, first[i], &c), 0);
 	}
-	end_run();
+	end_dst_run();
 	for (int i = 0; i < MANY; i += 100) {
 		snprintf(name, sizeof name, "dst/a%d", i);
 		snprintf(other, sizeof other, "dst/b%d", i);
@@ -421,7 +421,7 @@ static void replaced_entries_are_backed_up(void **state)
 	assert_int_equal(symlink("old", "dst/l"), 0);
 	make("dst/d", "old", 0644);
 	assert_int_equal(lstat("dst/f", &before), 0);
-	begin_run();
+	begin_dst_run();
 	put_file(place, top, "f", "new");
 	put_file(place, top, "new", "new");
 	put_symlink(place, top, "l", "new");
@@ -429,7 +429,7 @@ static void replaced_entries_are_backed_up(void **state)
 	memset(name, 'n', 255);
 	name[255] = '\0';
 	put_file(place, top, name, "new");
-	end_run();
+	end_dst_run();
 	assert_text("dst/f", "new");
 	assert_text("dst/f~", "old");
 	assert_int_equal(lstat("dst/f~", &after), 0);
@@ -437,10 +437,10 @@ static void replaced_entries_are_backed_up(void **state)
 	assert_leads("dst/l~", "old");
 	assert_text("dst/d~", "old");
 	assert_absent("dst/new~");
-	begin_run();
+	begin_dst_run();
 	assert_int_equal(try_file(place, top, name, "newer"), -1);
 	assert_non_null(strstr(failed()->text, "too long"));
-	end_run();
+	end_dst_run();
 }
 
 static void backup_dir_takes_the_backups(void **state)
@@ -455,11 +455,11 @@ static void backup_dir_takes_the_backups(void **state)
 	rules.backup = true;
 	rules.backup_dir = "../kept/today";
 	rules.suffix = ".bak";
-	begin_run();
+	begin_dst_run();
 	put_file(place, top, "f", "new");
 	d = put_dir(place, put_dir(place, top, "d", 0755), "e", 0755);
 	put_file(place, d, "f", "new");
-	end_run();
+	end_dst_run();
 	assert_text("dst/d/e/f", "new");
 	assert_text("kept/today/f.bak", "old");
 	assert_text("kept/today/d/e/f.bak", "old");
@@ -469,11 +469,11 @@ static void backup_dir_takes_the_backups(void **state)
 	rules.suffix = "";
 	assert_int_equal(rename("kept/today/d", "kept/today/c"), 0);
 	assert_int_equal(symlink("../../outside", "kept/today/d"), 0);
-	begin_run();
+	begin_dst_run();
 	put_file(place, top, "f", "newer");
 	d = put_dir(place, put_dir(place, top, "d", 0755), "e", 0755);
 	put_file(place, d, "f", "newer");
-	end_run();
+	end_dst_run();
 	assert_text("kept/today/f", "new");
 	assert_text("kept/today/d/e/f", "new");
 	assert_text("dst/d/e/f", "newer");
@@ -490,7 +490,7 @@ static void entries_replaced_by_a_directory_are_backed_up(void **state)
 	rules.backup_dir = "kept";
 	place = open_place(&o);
 	put_dir(place, put_dir(place, NULL, "src", 0755), "sub", 0755);
-	end_run();
+	end_dst_run();
 	assert_text("dst/kept/src", "old");
 	assert_int_equal(mode_of("dst/src/sub"), 0755);
 }
@@ -506,7 +506,7 @@ static void backup_disables_inplace(void **state)
 	place = open_place(&o);
 	top = put_contents(place, 0755);
 	put_file(place, top, "f", "new");
-	end_run();
+	end_dst_run();
 	assert_text("dst/f", "new");
 	assert_text("dst/f~", "old");
 }

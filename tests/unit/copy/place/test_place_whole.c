@@ -41,7 +41,7 @@ static void begin(bool there)
 {
 	if (there)
 		make_dir("dst", 0755);
-	begin_run();
+	begin_dst_run();
 }
 
 static struct placement *write_whole(const char *name, mode_t mode, const char *text)
