@@ -12,6 +12,7 @@
  *	FAIL_MARK   a file that is created when a call fails
  *	FAIL_KILL   the process is killed instead; `parent': its parent is, and unlinkat succeeds
  *	SLOW_FORK   fork takes so many ms longer
+ *	SLOW_UNLINK unlinkat of FAIL_NAME takes so many ms longer
  */
 
 /* So that open() and open64() are two functions here. */
@@ -63,6 +64,17 @@ static int fail_now(void)
 	return -1;
 }
 
+/* slow: the variable with the ms */
+static void take_time(const char *slow)
+{
+	const char *ms = getenv(slow);
+	long left = ms ? atol(ms) : 0;
+	struct timespec t = {.tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000};
+
+	while (nanosleep(&t, &t) && errno == EINTR)
+		;
+}
+
 static int is_named(const char *call, const char *name)
 {
 	const char *wanted = getenv("FAIL_NAME");
@@ -97,7 +109,10 @@ int unlinkat(int dirfd, const char *name, int flags)
 {
 	int (*real)(int, const char *, int) =
 		(int (*)(int, const char *, int))dlsym(RTLD_NEXT, "unlinkat");
+	const char *slow = getenv("FAIL_NAME");
 
+	if (slow && strcmp(slow, name) == 0)
+		take_time("SLOW_UNLINK");
 	return is_named("unlinkat", name) && fail_now() ? -1 : real(dirfd, name, flags);
 }
 
@@ -131,12 +146,8 @@ int fchmod(int fd, mode_t mode)
 pid_t fork(void)
 {
 	pid_t (*real)(void) = (pid_t(*)(void))dlsym(RTLD_NEXT, "fork");
-	const char *ms = getenv("SLOW_FORK");
-	long left = ms ? atol(ms) : 0;
-	struct timespec t = {.tv_sec = left / 1000, .tv_nsec = left % 1000 * 1000000};
 
-	while (nanosleep(&t, &t) && errno == EINTR)
-		;
+	take_time("SLOW_FORK");
 	return real();
 }
 

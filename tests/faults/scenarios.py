@@ -50,8 +50,9 @@ class Scenario:
     adapter, transport, faults = None, "tcp", None
     shares = False
     slow = False    # only with --all, or by name
-    sessions = False    # the program has several, each with processes of its own
+    sessions = False    # the program has several, each with an rdcp of its own, which reports its own failure
     prints = False  # failures are findings, on stdout
+    reporters = 1   # processes of one program that may report one failure, each once, to the same stderr
     also = frozenset()
     codes = (0,)    # the exit codes if no call fails
     removes = deletes = backs_up = False
@@ -853,7 +854,7 @@ def free_port():
 class Relay(Files):
     """rdsend to an rdrecv whose command is an rdsend to the last rdrecv."""
 
-    name, also = "stream-relay", {11}
+    name, also, reporters = "stream-relay", {11}, 2
 
     def make(self, top):
         super().make(top)

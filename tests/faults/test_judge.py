@@ -73,7 +73,12 @@ def found(expected, script, kind="ENOSPC", call="pwrite64", site="base/io.c:pwri
     return {k for k, _ in trial.Judge(scenario, expected, run(scenario), point).found}
 
 
-@pytest.mark.parametrize("script", [COPY, FULL, "cp -p s/f t/f; " + FULL, COPY + "; " + FULL])
+# Output of rdcheck, which fills its lines, and of a transfer with progress.
+FILLED = "printf '  FAILURE disk: write t/f: No space left on\\n          device\\n' >&2; exit 11"
+PROGRESS = "printf 'rdcp: %s\\n' '879 KiB  1.18 MiB/s' '879 KiB  142 KiB/s' '879 KiB  stalled' >&2; " + FULL
+
+
+@pytest.mark.parametrize("script", [COPY, FULL, "cp -p s/f t/f; " + FULL, COPY + "; " + FULL, FILLED, PROGRESS])
 def test_allowed_results_pass(expected, script):
     assert found(expected, script) == set()
 
@@ -220,6 +225,19 @@ def test_run_that_does_not_end_is_found(expected, monkeypatch, script):
     monkeypatch.setattr(trial, "LIMIT", 2)
     monkeypatch.setattr(trial, "LINGER", 1)
     assert "hang" in found(expected, script)
+
+
+REPEAT = "echo 'rdcp: write t/f: No space left on device' >&2; "
+OTHER = "echo 'rdcp: another' >&2; echo 'rdcp: more' >&2; "
+
+
+@pytest.mark.parametrize("facts, script, classes", [
+    ({"reporters": 2}, REPEAT + FULL, set()), ({"reporters": 2}, 2 * REPEAT + FULL, {"repeated"}),
+    ({"reporters": 2}, OTHER + FULL, set()), ({}, OTHER + FULL, {"wordy"}),
+    ({"reporters": 2}, OTHER + "echo 'rdcp: most' >&2; " + FULL, {"wordy"}),
+    ({"sessions": True}, 2 * REPEAT + FULL, set()), ({"sessions": True}, 2 * REPEAT.replace("rdcp", "rdbench") + FULL, {"repeated"})])
+def test_each_process_that_reports_a_failure_does_so_once(expected, facts, script, classes):
+    assert found(expected, script, **facts) == classes
 
 
 class Served(Script):

@@ -39,34 +39,94 @@ def test_points_sites_and_violations_are_one_table(tmp_path, capsys):
         "| file-push | 3 | 2 | 1 | 1 | 0 | 1 |", "| file-pull | 3 | 3 | 0 | 2 | 0 | 0 |", "| all | 6 | 5 | 1 | 2 | 0 | 1 |"]
 
 
-class Brief(sweep.Sweep):
-    """A sweep of 30 points, of which the first ones are run in time."""
+NAMED = "file-push rdcp.1 %s 40 EIO" % SITE
 
-    def __init__(self, in_time):
+
+class Brief(sweep.Sweep):
+    """A sweep of a point of tests/faults/points, and of 30 others of which the first ones are run in time."""
+
+    def __init__(self, in_time, begun=2, came="injected"):
         sweep.Tally.__init__(self)
         self.args = argparse.Namespace(scenario=None, site=None, all=False, points=30, seconds=80, log=None)
-        self.in_time, self.missing, self.references, self.book = in_time, 0, {}, types.SimpleNamespace(all=dict)
+        self.named = {NAMED: sweep.Point.parse(NAMED)}
+        self.in_time, self.begun, self.came = in_time, begun, came
+        self.until, self.references, self.book, self.order = float("inf"), {}, types.SimpleNamespace(all=dict), []
 
     def scenarios(self):
         return ["file-push", "file-pull"]
 
-    def known(self):
-        return []
-
     def run_references(self, names):
-        self.references = {"file-push": types.SimpleNamespace(sites={})}
+        # A scenario of tests/faults/points is begun at any time.
+        names = names if self.until == float("inf") else names[:self.begun - 1]
+        self.references.update((n, types.SimpleNamespace(sites={})) for n in names)
 
     def others(self):
-        return [sweep.Point("file-push", "rdcp.1", SITE, n, "EIO") for n in range(1, 31)]
+        return [sweep.Point("file-push", "rdcp.1", SITE, n, "EIO") for n in range(1, 61)]
 
     def share(self, work, items):
         for n, point in enumerate(items):
-            yield {**row("file-push", SITE), "point": str(point)} if n < self.in_time else None
+            self.order.append(str(point))
+            if self.until == float("inf"):
+                yield {**row("file-push", SITE, came=self.came), "point": str(point)}
+            else:
+                yield {**row("file-push", SITE), "point": str(point)} if n < self.in_time else None
 
 
-@pytest.mark.parametrize("in_time, fails, says", [
-    (30, False, None), (3, False, "stopped after 80 s: 3 of 30 points were run, and 1 of 2 scenarios"),
-    (2, True, "stopped after 80 s: 2 of 30 points were run, and 1 of 2 scenarios: too few")])
-def test_share_that_ends_early_says_so(capsys, in_time, fails, says):
-    assert bool(Brief(in_time).run()) is fails
-    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("stopped")] == ([says] if says else [])
+def last_lines(capsys):
+    """Those below the table."""
+    lines = capsys.readouterr().out.splitlines()
+    return lines[lines.index("not reached by these scenarios: 0") + 1:]
+
+
+@pytest.mark.parametrize("in_time, begun, fails, says", [
+    (30, 2, False, []), (3, 2, False, ["27 of 30 others not run: time (scenarios not begun: 0)"]),
+    (30, 1, False, []), (20, 1, False, ["10 of 30 others not run: time (scenarios not begun: 1)"]),
+    (2, 2, True, ["28 of 30 others not run: time (scenarios not begun: 0): too few"])])
+def test_share_that_ends_early_says_so(capsys, in_time, begun, fails, says):
+    assert bool(Brief(in_time, begun).run()) is fails
+    assert last_lines(capsys) == [*says, "%d passed, 0 failed" % (in_time + 1)]
+
+
+def test_points_that_broke_a_promise_come_first_and_are_always_run(capsys):
+    brief = Brief(0)
+    assert brief.run()
+    assert brief.order[0] == NAMED and brief.order.count(NAMED) == 1
+    assert brief.rows["file-push"]["injected"] == 1
+    assert last_lines(capsys) == ["30 of 30 others not run: time (scenarios not begun: 0): too few", "1 passed, 0 failed"]
+
+
+@pytest.mark.parametrize("came, fails, says", [("unknown", True, "unknown site"), ("not reached", False, "not reached")])
+def test_point_that_shows_nothing_is_named(capsys, came, fails, says):
+    assert bool(Brief(30, came=came).run()) is fails
+    assert last_lines(capsys) == ["%s: %s" % (NAMED, says), "30 passed, %d failed" % fails]
+
+
+def test_a_point_that_needs_a_disk_is_named(capsys, monkeypatch):
+    brief, text = Brief(30), "clone-local rdcp.1 %s 1 EIO" % SITE
+    brief.named = {text: sweep.Point.parse(text)}
+    monkeypatch.setattr(sweep.Run, "disk", None)
+    assert not brief.run()
+    assert brief.order[0] != text
+    assert last_lines(capsys)[0] == text + ": not run: no file system on which files can share blocks"
+
+
+def test_points_that_broke_a_promise_count_in_any_case():
+    """Also where sweep holds them to be impossible."""
+    tally = sweep.Tally()
+    text = next((t for t, p in tally.named.items() if not sweep.is_possible(p)), None)
+    assert text, "there is no such point"
+    tally.count({"point": text, "came": "injected", "found": [["hang", "it"]], "times": 2, "codes": [0]})
+    assert tally.classes["hang"] == 1
+
+
+@pytest.mark.parametrize("reached_at, tries", [(2, 2), (9, 3)])
+def test_a_point_that_broke_a_promise_is_tried_until_it_is_reached(reached_at, tries):
+    brief, tried = Brief(30), []
+    brief.references["file-push"] = types.SimpleNamespace(sites={})
+
+    def try_point(point):
+        tried.append(point)
+        return "injected" if len(tried) == reached_at else "not reached", [], None
+    brief.try_point = try_point
+    assert brief.judge(brief.named[NAMED])["came"] == ("injected" if reached_at == tries else "not reached")
+    assert len(tried) == tries

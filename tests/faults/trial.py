@@ -54,8 +54,10 @@ CONNECT_WORDS = {"ECONNREFUSED": "no RDMA listener", "ECONNRESET": "refused by t
 SENTENCES = 2
 # What is no failure, or lists something.
 NOTICE = re.compile(r"listening on|data goes over|was reconnected over|the sender is|skipped |% | files?$|measuring again after|lanes move|rejected an |"
-                    r"could not be kept|nothing is deleted|are gone|is kept as|settings|^rdcpd: conf\b|"
+                    r" [KMG]iB  |could not be kept|nothing is deleted|are gone|is kept as|settings|^rdcpd: conf\b|"
                     r"^rdcpd: [\d.:]+(, user \w+)?, (module|list of modules)")
+# Printed for each host, each connection or each attempt.
+REPEATED = re.compile(r"data goes over|was reconnected over|measuring again after|rejected a client")
 # Not about a file.
 NO_FILE = {"malloc", "calloc", "realloc", "reallocarray", "aligned_alloc", "posix_memalign", "strdup", "strndup", "asprintf", "__asprintf_chk",
            "open_memstream", "mmap64", "pthread_create", "poll", "eventfd", "memfd_create", "XXH3_createState", "sysconf",
@@ -377,14 +379,17 @@ class Judge:
         wanted = [os.strerror(number)] + (["memory", "Memory", "allocate"] if number == errno.ENOMEM else [])
         if self.point.about_verbs and self.point.kind in CONNECT_WORDS:
             wanted.append(CONNECT_WORDS[self.point.kind])
-        if not any(w in text for w in wanted):
+        # Findings are filled into lines.
+        words = " ".join(text.split())
+        if not any(w in words for w in wanted):
             self.add("unnamed", "no %r in: %s" % (wanted[0], " | ".join(lines[:3])))
 
     def check_repeats(self, lines):
-        """Checks that each program reports a failure once. (Messages about different files differ.)"""
+        """Checks that each process reports a failure once. (Messages about different files differ.)"""
         for line, times in collections.Counter(line for line in lines if re.match(r"rd\w+: ", line)).items():
-            # These lines are printed for each host, each connection or each attempt.
-            if times > 1 and not any(w in line for w in ("data goes over", "was reconnected over", "measuring again after", "rejected a client")):
+            if self.s.sessions and line.startswith("rdcp: "):
+                continue
+            if times > self.s.reporters and not REPEATED.search(line):
                 self.add("repeated", "%d times: %s" % (times, line))
 
     def check_sentences(self):
@@ -398,7 +403,7 @@ class Judge:
                 if program and not NOTICE.search(line):
                     said[program[0]].add(re.sub(r"\d+", "#", line))
             for program, lines in said.items():
-                if len(lines) > SENTENCES and self.code not in (SOME, VANISHED) and self.s.codes == (0,):
+                if len(lines) >= SENTENCES + self.s.reporters and self.code not in (SOME, VANISHED) and self.s.codes == (0,):
                     self.add("wordy", "%d sentences: %s" % (len(lines), " | ".join(sorted(lines))[:300]))
 
     def check_path(self, lines):

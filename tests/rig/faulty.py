@@ -21,6 +21,11 @@ def slow_fork(ms):
     return {"LD_PRELOAD": str(FAILING), "SLOW_FORK": str(ms)}
 
 
+def slow_removal(name, ms):
+    """To remove name takes so many ms more."""
+    return {"LD_PRELOAD": str(FAILING), "FAIL_NAME": name, "SLOW_UNLINK": str(ms)}
+
+
 def lying(under, nth, at=0):
     """The nth write below the directory under stores a wrong bit. Then a file `lied' exists beside the directory."""
     return {"LD_PRELOAD": str(LIAR), "LIE_UNDER": os.path.realpath(under), "LIE_NTH": str(nth), "LIE_AT": str(at),
