@@ -158,15 +158,20 @@ class Change:
         inodes = {n.ino for n in (self.before[self.path], self.now.get(self.path)) if n is not None}
         model = Model(self.case, state)
         hit = [i for i in model.items if i.node.kind == "file" and i.node.ino in inodes]
-        if whys:
+        if VANISHED in whys:
+            model = Model(self.case, state, faulty={i.path: VANISHED for i in hit if i.path == self.path})
+            # It may be gone before its size, or whether the target has it, is asked for.
+            if model.codes == {0}:
+                model.codes = {0, 24}
+        elif whys:
             model = Model(self.case, state, faulty={i.path: w for i in hit for w in whys})
         model.unchecked |= self.paths
         for item in hit:
-            # The file may fail under one of its names, and not under another.
+            # It may fail, or be found changed, under one of its names, and not under another.
             if whys and len(hit) > 1:
                 model.leave_unchecked(item.dest)
-                if model.backup:
-                    model.doubt_backup(item.dest)
+            if model.backup and len(hit) > 1:
+                model.doubt_backup(item.dest)
             if item.dest in model.after and self.now:
                 self.open_up(model.after[item.dest])
         self.open_up_dirs(model)

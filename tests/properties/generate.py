@@ -53,7 +53,8 @@ ELSEWHERE = {"help": "copies nothing", "version": "copies nothing"}
 
 class Case:
     """options: by name, True or a value; "rules" holds --include and --exclude in order. sources, target: (host,
-    path). daemons: these hosts are not reached by ssh, but are modules of the rdcpd at url. names: the odd names that names.apply() gives to plain ones; escapes: whether a remote source is
+    path). daemons: these hosts are not reached by ssh, but are modules of the rdcpd at url; module: their settings, as
+    in rdcpd.conf(5). names: the odd names that names.apply() gives to plain ones; escapes: whether a remote source is
     escaped where it need not be."""
 
     def __init__(self, seed):
@@ -61,7 +62,7 @@ class Case:
         self.world, self.umask, self.uid = {}, 0o022, 0
         self.unreachable, self.listed, self.fault = set(), [], None
         self.names, self.escapes = {}, False
-        self.daemons, self.url = set(), "rdma://HOST/"
+        self.daemons, self.url, self.module = set(), "rdma://HOST/", {}
         self.spelled = {}   # {option: one of SPELLINGS}
 
     def words(self, sources=None):
@@ -351,15 +352,7 @@ def some_fault(rng, case):
     if r < .6:
         case.fault = {"kind": "kill", "who": rng.choice(["all", "rdcp", "end"]), "after": rng.random() ** 2 * .05}
     elif r < .72 and files:
-        case.uid = NOBODY
-        for node in case.world.values():
-            node.uid = node.gid = NOBODY
-        # Make all names of a file unreadable.
-        path = rng.choice(files + [p for p in sources if case.world[p].kind == "dir" and "/" in p])
-        for p, node in case.world.items():
-            if p == path or (node.ino is not None and node.ino == case.world[path].ino):
-                node.mode = 0
-        case.fault = {"kind": "unreadable", "path": path}
+        make_unreadable(rng, case)
     elif r < .76:
         case.sources.insert(rng.randrange(len(case.sources) + 1), (case.sources[0][0], "absent"))
         case.fault = {"kind": "missing"}
@@ -374,6 +367,20 @@ def some_fault(rng, case):
         if how == "replace" and case.world[path].ino is not None and rng.random() < .5:
             case.options.update({"hard-links": True, "remove-source-files": True})
         case.fault = {"kind": "change", "how": how, "path": path, "ms": rng.choice([60, 120]), "after": rng.random() * .05}
+
+
+def make_unreadable(rng, case):
+    """Makes all names of a file, or a directory, unreadable."""
+    sources = [p for p in case.world if below_one(p, ["s1", "s2"])]
+    case.uid = NOBODY
+    for node in case.world.values():
+        node.uid = node.gid = NOBODY
+    path = rng.choice([p for p in sources if case.world[p].kind == "file"] +
+                      [p for p in sources if case.world[p].kind == "dir" and "/" in p])
+    for p, node in case.world.items():
+        if p == path or (node.ino is not None and node.ino == case.world[path].ino):
+            node.mode = 0
+    case.fault = {"kind": "unreadable", "path": path}
 
 
 # The target is /dev/null or a FIFO, so nothing keeps the data.
@@ -408,7 +415,7 @@ def add_odd_names(rng, case):
             for n in some]
 
 
-# "Refused are", in rdcpd(8). A link out of a module leads nowhere, and patterns have no meaning in one.
+# Which seeds have a daemon does not change when add_module() draws more, so all others stay the same.
 def is_permitted(case, daemons):
     push, pull = case.target[0] in daemons, any(h in daemons for h, _ in case.sources)
     refused = ["delete", "delete-excluded", "copy-links"] + ["owner", "group", "devices", "chown"] * push + ["remove-source-files"] * pull
@@ -430,6 +437,96 @@ def add_pair(rng, case):
     some = {h for h in hosts if rng.random() < .7}
     if rng.random() < .7 and len(hosts) > 1 and is_permitted(case, some):
         case.daemons = some
+
+
+# What leads in a module from s1 or s2 to `out', or out of the module; "@/" is where the module is on the host.
+MODULE_LINKS = ["nowhere", "@/out/f", "/out/f", "/out/d", "../out/f", "../out/d", "../../../../out/f"]
+MODULE_PATTERNS = ["s1/*", "s1/?", "s1/[a-c]*"]
+REFUSABLE = ["checksum", "hard-links", "update", "dry-run", "sparse", "verify", "inplace", "backup", "fsync", "relative",
+             "existing", "ignore-existing", "xattrs", "numeric-ids", "recursive", "times", "perms", "acls", "mkpath"]
+
+
+def add_module(rng, case):
+    """Draws settings of modules, and the options and sources with which is_permitted() makes no daemon."""
+    if not case.daemons:
+        return
+    push, pull = case.target[0] in case.daemons, any(h in case.daemons for h, _ in case.sources)
+    alone = len({h for h, _ in case.sources}) == 1
+    if push and alone and not pull and rng.random() < .06:
+        onto_module(rng, case)
+        return
+    add_permissions(rng, case, push, pull, alone)
+    o, module = case.options, case.module
+    if push and rng.random() < .1:
+        o.update([rng.choice([("owner", True), ("group", True), ("devices", True), ("chown", "1234:1234")])])
+    if push and rng.random() < .15:
+        module["incoming chmod"] = rng.choice(sorted(CHMODS))
+    if "backup-dir" in o and rng.random() < .4:
+        o["backup-dir"] = "../aside"
+    if alone and rng.random() < .06:
+        module["refuse options"] = rng.choice(REFUSABLE)
+    for name in ("encryption required", "fsync"):
+        if rng.random() < (.3 if o.get("encrypt") == "off" else .06):
+            module[name] = "yes"
+    if rng.random() < .2:
+        follow_links(rng, case)
+    if pull and alone and not case.has("files-from") and not case.has("relative") and rng.random() < .12:
+        name_pattern(rng, case)
+    if not case.fault and not case.unreachable and rng.random() < .12:
+        make_unreadable(rng, case)
+
+
+def onto_module(rng, case):
+    """Makes the target a FIFO of the module."""
+    onto_stream(rng, case)
+    case.target, case.world["pipe"] = ("h1", "pipe"), Node("fifo", None, 0o644, NOW)
+    case.names, case.listed, case.uid, case.daemons = {}, [], 0, {"h1"}
+
+
+def add_permissions(rng, case, push, pull, alone):
+    """Adds options that a module may permit. Usually it does."""
+    o, module = case.options, case.module
+    if alone and (case.has("recursive") or case.has("archive")) and not case.has("files-from"):
+        for name, chance in (("delete", .3), ("delete-excluded", .06)):
+            if rng.random() < chance:
+                o[name] = True
+    if alone and rng.random() < .2:
+        o["remove-source-files"] = True
+    if rng.random() < .85:
+        if push and (case.has("delete") or case.has("delete-excluded")):
+            module["delete"] = "yes"
+        if pull and case.has("remove-source-files"):
+            module["remove sources"] = "yes"
+
+
+# "Attributes in trusted need a privilege that rdcpd does not keep"
+def add_trusted(rng, case):
+    """Adds attributes that no module has or takes to some files of the source."""
+    if not case.daemons or case.uid or not case.has("xattrs") or len({h for h, _ in case.sources}) > 1 or rng.random() < .5:
+        return
+    if case.has("remove-source-files") and (case.has("delete") or case.has("delete-excluded")):
+        return      # the manual does not say whether that deletes
+    for path in sorted(p for p, n in case.world.items() if n.kind == "file" and n.ino is None and below_one(p, ["s1", "s2"])):
+        if rng.random() < .4:
+            node = case.world[path]
+            node.xattrs = {**(node.xattrs or {}), "trusted.a": b"1"}
+
+
+def follow_links(rng, case):
+    """Adds --copy-links, and lets links lead where no tree contains itself then."""
+    case.options["copy-links"] = True
+    for path in sorted(p for p, n in case.world.items() if n.kind == "link" and below_one(p, ["s1", "s2"])):
+        text = rng.choice(MODULE_LINKS)
+        case.world[path].text = "../" * (path.count("/") - 1) + text if text.startswith("../") else text
+
+
+def name_pattern(rng, case):
+    """Makes a pattern one of the sources, which has no meaning in a module, and sometimes a file of that name."""
+    path, n = rng.choice(MODULE_PATTERNS), rng.randrange(len(case.sources))
+    case.sources[n] = (case.sources[n][0], path)
+    if rng.random() < .5:
+        case.world[path] = some_file(rng, path)
+        case.world[path].uid = case.world[path].gid = case.uid or None
 
 
 def add_kills(rng, case):
@@ -504,7 +601,8 @@ def spell(rng, case):
     for name, words in SPELLINGS.items():
         if (name in o or name == "rsh") and rng.random() < .4:
             case.spelled[name] = rng.choice(words)
-    if case.daemons and case.spelled.get("xattrs") == "--xattrs=all":
+    # rdcpd refuses it.
+    if case.daemons and case.spelled.get("xattrs") == "--xattrs=all" and random.Random("%d-daemon xattrs" % case.seed).random() < .8:
         del case.spelled["xattrs"]
     # The daemons of the test have an IPv4 address only.
     if case.daemons or o.get("address") or o.get("ipv4"):
@@ -574,5 +672,7 @@ def generate(seed):
     add_moment(random.Random("%d moment" % seed), case)
     add_attributes(random.Random("%d attributes" % seed), case)
     add_globs(random.Random("%d globs" % seed), case)
+    add_module(random.Random("%d-daemon" % seed), case)
+    add_trusted(random.Random("%d-daemon trusted" % seed), case)
     spell(random.Random("%d spelling" % seed), case)
     return case

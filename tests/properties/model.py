@@ -51,6 +51,7 @@ class Model:
         a source file: CHANGED, VANISHED or NOT_REMOVED}, what another process makes of it during the run."""
         self.case, self.o, self.unfinished = case, case.options, set(unfinished)
         self.faulty, self.unremoved = dict(faulty), []
+        self.unkept = []    # nodes of the source without whose metadata they are stored
         self.leftovers = {p: n for p, n in state.items() if is_ours(p)}
         self.before = {p: n for p, n in state.items() if not is_ours(p)}
         self.after = {p: n.copy() for p, n in self.before.items()}
@@ -72,11 +73,11 @@ class Model:
         self.codes = {0}
         self.too_many = None   # (candidates for deletion, how many of them are deleted)
         self.refused = None
-        self.named_twice = False
+        self.doubt_named_twice = self.is_single = False    # one that changes while it is read
         self.inexact = None     # the reason why the model makes no exact prediction
         self.top = case.target[1].rstrip("/")
         # "a run … leaves an empty file .sluice.marker.* in SRC"
-        self.marked_dirs = {self.resolve_links(p.rstrip("/").replace("/./", "/")) for _, p, _ in self.find_sources()}
+        self.marked_dirs = {self.resolve_links(p.rstrip("/").replace("/./", "/"), h) for h, p, _ in self.find_sources()}
         self.settle_options()
         try:
             self.run()
@@ -118,8 +119,19 @@ class Model:
 
     def run(self):
         roots = self.find_sources()
+        self.is_single = len(roots) == 1 and not (roots[0][2] is not None and roots[0][2].kind == "dir" and
+                                                  (self.recursive or self.o.get("files-from")))
         self.check_usage(roots)
-        self.resolve_target(roots)
+        why, codes = self.find_what_modules_refuse()
+        try:
+            self.resolve_target(roots)
+        except Refused as other:
+            other.codes |= codes
+            raise
+        if why:
+            raise Refused(why, *codes)
+        if self.top in self.before and self.before[self.top].kind in SPECIAL:
+            raise Refused(IS_STREAM, 0, 1)      # judge.stream() knows which
         self.check_backup_dir()
         for root in roots:
             self.enter_root(root)
@@ -183,6 +195,43 @@ class Model:
         if any(a[1] == b[1] and a[0] != b[0] for a in names for b in names):
             raise Refused("two hosts' sources have one name", 1, 11)
 
+    # "What a client asks for is refused (1) if it is one of the following", in rdcpd(8).
+    def find_what_modules_refuse(self):
+        """(the reason or None, exit statuses)"""
+        o, module = self.o, self.case.module
+        push, pull = self.case.target[0] in self.case.daemons, any(h in self.case.daemons for h, _ in self.case.sources)
+        # "With -a, rdcp leaves out the first three of these there, even if they are also given on their own."
+        owners = not o.get("archive") and any(o.get(n) and not o.get("no-" + n) for n in ("owner", "group", "devices"))
+        refused = {
+            "--delete": push and self.delete and "delete" not in module,
+            "--remove-source-files": pull and o.get("remove-source-files") and "remove sources" not in module,
+            "--owner, --group, --devices or --chown": push and (owners or o.get("chown")),
+            "--xattrs=all": o.get("xattrs") and self.case.spelled.get("xattrs") == "--xattrs=all",
+            "--backup-dir with ..": push and ".." in (o.get("backup-dir") or "").split("/"),
+            # "incoming chmod: … Clients cannot use --acls then when they write."
+            "--acls": push and o.get("acls") and "incoming chmod" in module,
+            "refuse options": self.has_option(module.get("refuse options")),
+        } if push or pull else {}
+        whys, codes = [why for why, is_so in refused.items() if is_so], set()
+        if whys:
+            codes.add(1)
+        # "encryption required: … A client with --encrypt=off is refused (43)."
+        if (push or pull) and "encryption required" in module and o.get("encrypt") == "off":
+            whys.append("--encrypt=off")
+            codes.add(43)
+        if whys and len({h for h, _ in self.case.sources}) > 1:
+            self.inexact = "one of several hosts refuses"
+            return None, set()
+        return (whys or [None])[0], codes
+
+    # "Options that another one includes are meant, too, such as recursive for -a."
+    def has_option(self, name):
+        included = {"recursive": self.recursive, "times": self.times, "perms": self.perms, "backup": self.backup,
+                    # "--remove-source-files: … Implies --fsync and, if times are kept and without --ignore-times, --checksum."
+                    "fsync": self.o.get("fsync") or self.o.get("remove-source-files"),
+                    "checksum": self.o.get("checksum") or self.o.get("remove-source-files") and self.times and not self.o.get("ignore-times")}
+        return name is not None and bool(included.get(name, self.o.get(name)))
+
     # ---- sources -------------------------------------------------------------------------------
 
     # "The far end expands … in a SRC, glob patterns". The shell expands a local one.
@@ -193,7 +242,7 @@ class Model:
             hits = [path]
             if is_glob(path):
                 hits = self.expand(host, path) or [text_of(path)]
-            found += [(host, p, self.follow(p.rstrip("/").replace("/./", "/"))) for p in hits]
+            found += [(host, p, self.follow(p.rstrip("/").replace("/./", "/"), host)) for p in hits]
         return found
 
     # "If a file has the pattern itself as its name, that file is copied."
@@ -206,28 +255,33 @@ class Model:
         return expand(path, lambda dir: [os.path.basename(p) for p in self.before if dir in dirs and os.path.dirname(p) == dir])
 
     # "rdcp follows a symbolic link that you name, as SRC or in the path to DST."
-    def follow(self, path):
+    def follow(self, path, host=""):
         """The node that path leads to through symbolic links, or None."""
         for _ in range(40):
             node = self.before.get(path)
             if node is None or node.kind != "link":
                 return node
-            path = self.link_leads(path, node)
+            path = self.link_leads(path, node, host)
         return None
 
-    @staticmethod
-    def link_leads(path, node):
+    # "absolute paths, .. and symbolic links lead to nothing outside" a module, in rdcpd(8).
+    def link_leads(self, path, node, host):
+        if host in self.case.daemons:
+            return os.path.normpath(os.path.join("/", os.path.dirname(path), node.text)).lstrip("/")
         if node.text.startswith("@/"):
             return node.text[2:]
         return os.path.normpath(os.path.join(os.path.dirname(path), node.text))
 
-    def resolve_links(self, path):
+    def resolve_links(self, path, host=""):
         for _ in range(40):
             node = self.before.get(path)
             if node is None or node.kind != "link":
                 break
-            path = self.link_leads(path, node)
+            path = self.link_leads(path, node, host)
         return path
+
+    def host_of(self, session):
+        return self.case.sources[session][0]
 
     def session_of(self, host):
         hosts = [h for h, _ in self.case.sources]
@@ -264,15 +318,18 @@ class Model:
         if all(r[2] is None for r in roots):
             # Which of two errors is reported is open.
             up = os.path.dirname(self.top)
-            lacks = (many or up and self.follow(up) is None) and not self.o.get("mkpath") if node is None else \
+            lacks = (many or text.endswith("/") or up and self.follow(up) is None) and not self.o.get("mkpath") if node is None else \
                 node.kind != "dir" and (many or text.endswith("/"))
+            # The manual does not say whether --mkpath makes its directories then.
+            if self.o.get("mkpath"):
+                self.leave_way_unchecked(self.top)
             raise Refused("no source", *({3} if len(self.case.sources) == 1 else {3, 23}), *([11] if lacks else []))
         # "While the marker exists, the same SRC continues in DST itself."
         marked = any(os.path.dirname(p) == self.top and ".marker." in p for p in self.leftovers)
         if node is None:
             above = os.path.dirname(self.top)
             if above and self.follow(above) is None and not self.o.get("mkpath"):
-                raise Refused("a directory on the way is missing", 11, 23)
+                raise Refused("a directory on the way is missing", 11)
             slash_or_many = text.endswith("/") or many
             trees = dirs or self.relative and self.recursive
             if slash_or_many and not self.o.get("mkpath") and (many or not trees):
@@ -283,7 +340,7 @@ class Model:
             if text.endswith("/") and self.o.get("no-target-directory") and not dirs:
                 if self.recursive:
                     self.leave_way_unchecked(above)
-                raise Refused("DST is a directory", 11, 23, *([0] if self.leaves_out_all(roots) else []))
+                raise Refused("DST is a directory", 11, *([0] if self.leaves_out_all(roots) else []))
             self.make_way(above)
             if slash_or_many and self.o.get("mkpath") and not self.o.get("no-target-directory"):
                 self.make_dir(self.top)
@@ -301,7 +358,7 @@ class Model:
             self.into = not (marked and not many and not self.relative)
             if self.o.get("no-target-directory"):
                 if not dirs:
-                    raise Refused("DST is a directory", 11, 23, *([0] if self.leaves_out_all(roots) else []))
+                    raise Refused("DST is a directory", 11, *([0] if self.leaves_out_all(roots) else []))
 
     def known_as_dir(self):
         """Whether rdcp knows before the copy that DST must be a directory."""
@@ -371,7 +428,7 @@ class Model:
         if shown and self.excluded(shown, node.kind == "dir"):
             return
         if node.kind == "dir":
-            self.enter_dir(dest, self.resolve_links(path.rstrip("/")), node, session, shown, contents=contents,
+            self.enter_dir(dest, self.resolve_links(path.rstrip("/"), host), node, session, shown, contents=contents,
                            root=not contents)
         # "-T: Treat DST as the name of the copied file or tree itself, even if a directory of that name
         # exists. If SRC is a file, an existing directory is an error."
@@ -400,12 +457,12 @@ class Model:
             dest = os.path.join(self.top, shown)
             self.note_name(os.path.dirname(dest), part, implied=True)
             if not any(i.dest == dest for i in self.items):
-                self.items.append(Item(dest, at, self.before[self.resolve_links(at)], session, implied=True))
+                self.items.append(Item(dest, at, self.before[self.resolve_links(at, self.host_of(session))], session, implied=True))
         shown = os.path.join(shown, parts[-1])
         dest = os.path.join(self.top, shown)
         self.note_name(os.path.dirname(dest), parts[-1], implied=True)
         if node.kind == "dir":
-            self.enter_dir(dest, self.resolve_links(path.rstrip("/").replace("/./", "/")), node, session, shown)
+            self.enter_dir(dest, self.resolve_links(path.rstrip("/").replace("/./", "/"), self.host_of(session)), node, session, shown)
         else:
             self.add_file(dest, path.replace("/./", "/"), node, session, root=True)
 
@@ -425,7 +482,8 @@ class Model:
     # paths below DST. A listed directory is created; with -r it is copied with everything in it. Patterns
     # apply to the listed names, but not to their parent directories."
     def enter_listed(self, path, node, session):
-        top = self.resolve_links(path.rstrip("/"))
+        host = self.host_of(session)
+        top = self.resolve_links(path.rstrip("/"), host)
         if node.kind != "dir":
             self.fail(path, "no directory")
             return
@@ -436,7 +494,7 @@ class Model:
         for name in self.case.listed:
             thing = self.before.get(os.path.join(top, name))
             if thing is not None and thing.kind == "link" and self.o.get("copy-links"):
-                thing = self.follow(os.path.join(top, name))
+                thing = self.follow(os.path.join(top, name), host)
             if thing is None:
                 self.fail(os.path.join(top, name), "missing")
                 # rdcp may have made its parent directories.
@@ -456,7 +514,7 @@ class Model:
                 for item in have:
                     item.implied = False
                 if self.recursive:
-                    self.enter_dir(dest, self.resolve_links(os.path.join(top, name)), thing, session, name)
+                    self.enter_dir(dest, self.resolve_links(os.path.join(top, name), host), thing, session, name)
                 elif not have:
                     self.items.append(Item(dest, os.path.join(top, name), thing, session))
             elif not any(i.dest == dest for i in self.items):
@@ -478,7 +536,7 @@ class Model:
         two named sources fails."""
         if self.left_out.get(dest, path) != path:
             self.fates[path] = "stays"
-            if dir:
+            if dir or self.o.get("remove-source-files"):
                 self.fail(path, "what a source before it has there is not replaced")
             return False
         for other in self.items:
@@ -498,8 +556,7 @@ class Model:
     def drop_second(self, other, dest, path, dir):
         self.contested = True
         # "a file whose name a file of an earlier source has; this is an error (23)"
-        if other is None or dir != (other.node.kind == "dir") or other.root or (
-                self.o.get("remove-source-files") and not self.o.get("dry-run")):
+        if other is None or dir != (other.node.kind == "dir") or other.root or self.o.get("remove-source-files"):
             self.fail(path, "what a source before it has there is not replaced")
         self.fates[path] = "stays"
         for p in self.before:
@@ -534,7 +591,7 @@ class Model:
             name = os.path.basename(child)
             thing = self.before[child]
             if thing.kind == "link" and self.o.get("copy-links"):
-                thing = self.follow(child)
+                thing = self.follow(child, self.host_of(session))
                 if thing is None and self.excluded(os.path.join(shown, name), False):
                     continue
                 if thing is None:
@@ -545,14 +602,14 @@ class Model:
                 continue
             self.note_name(dest, name)
             if thing.kind == "dir":
-                self.enter_dir(os.path.join(dest, name), self.resolve_links(child), thing, session,
+                self.enter_dir(os.path.join(dest, name), self.resolve_links(child, self.host_of(session)), thing, session,
                                os.path.join(shown, name))
             else:
                 self.add_entry(os.path.join(dest, name), child, thing, session)
 
     def add_entry(self, dest, path, node, session):
         if node.kind == "link" and self.o.get("copy-links"):
-            node = self.follow(path)
+            node = self.follow(path, self.host_of(session))
             if node is None:
                 self.note_name(os.path.dirname(dest), os.path.basename(dest), implied=True)
                 self.fail(path, "leads nowhere")
@@ -567,8 +624,11 @@ class Model:
             self.fail(path, "can't be read")
             return
         if node.kind == "file" and self.left_out_by_size(node):
-            if dest not in {i.dest for i in self.items}:
-                self.left_out.setdefault(dest, path)
+            firsts = [i.path for i in self.items if i.dest == dest] or [self.left_out.setdefault(dest, path)]
+            # "a file whose name a file of an earlier source has, even if --max-size or --min-size leaves out one of
+            # them; this is an error (23)."
+            if path not in firsts and self.o.get("remove-source-files"):
+                self.fail(path, "what a source before it has there is not replaced")
             return
         if self.fail_backup_dir(dest, path) or not self.claim(dest, path, False, root):
             return
@@ -668,6 +728,10 @@ class Model:
         mode = source.mode
         if mode is not None and self.o.get("chmod"):
             mode = CHMODS[self.o["chmod"]](source.kind == "dir", mode)
+        # "incoming chmod: … They come after those of the client, and before the umask of rdcpd"
+        incoming = self.case.target[0] in self.case.daemons and self.case.module.get("incoming chmod")
+        if mode is not None and incoming:
+            mode = CHMODS[incoming](source.kind == "dir", mode)
         if self.perms:
             node.mode = mode
         elif old is not None:
@@ -693,7 +757,7 @@ class Model:
         if node.kind not in ("file", "dir") or unread:
             node.xattrs = node.acls = None
             return
-        node.xattrs = source.xattrs if self.o.get("xattrs") else {} if old is None else old.xattrs
+        node.xattrs = self.kept_xattrs(source) if self.o.get("xattrs") else {} if old is None else old.xattrs
         if self.o.get("acls"):
             # The mode is part of the ACL.
             node.acls = None if source.acls and self.o.get("chmod") else source.acls
@@ -701,6 +765,17 @@ class Model:
             node.acls = None if self.perms else old.acls
         else:
             node.acls = {} if old is None else old.acls
+
+    # "with --xattrs, those [in trusted] of files in a module are left out, and a file that would bring one into a module is
+    # stored without it (23)", in rdcpd(8).
+    def kept_xattrs(self, source):
+        push, pull = self.case.target[0] in self.case.daemons, any(h in self.case.daemons for h, _ in self.case.sources)
+        if not source.xattrs or not (push or pull):
+            return source.xattrs
+        kept = {n: v for n, v in source.xattrs.items() if not n.startswith("trusted.")}
+        if not pull and kept != source.xattrs:
+            self.unkept.append(source)
+        return kept
 
     # "-u: Skip files that are newer at DST." "--ignore-existing: Skip files that exist at DST." "--checksum:
     # Skip files whose content is the same at DST, whatever their times." "Complete files are not sent again
@@ -758,8 +833,9 @@ class Model:
             return
         if old is not None and old.kind == "dir" and not self.clear_dir(item):
             return
-        if old is not None and old.kind in SPECIAL:
-            self.inexact = "a device or FIFO in a tree of the target"
+        # "A device, a FIFO or standard output as DST is written in place": in a tree it is replaced, as a link is.
+        if old is not None and old.kind in SPECIAL and item.root:
+            self.inexact = "a device or FIFO at the target, for a named source"
         item.fate = item.fate or "gone"
         if what == "same":
             self.make_same(item, old)
@@ -852,8 +928,8 @@ class Model:
         if self.o.get("existing" if old is None else "ignore-existing"):
             item.fate = "stays"
             return
-        # "--devices: Re-create devices (root only)"
-        if item.node.kind in DEVICES and self.case.uid:
+        # "--devices: Re-create devices (root only)"; --dry-run makes none
+        if item.node.kind in DEVICES and self.case.uid and not self.o.get("dry-run"):
             self.fail(item.path, "only root makes devices")
             item.fate = "stays"
             return
@@ -1100,7 +1176,7 @@ class Model:
     # "If DIR is a source or in one, the files that need a backup fail (23)."
     def check_backup_dir(self):
         if self.backup_dir and not below(self.backup_top(), "..") and any(
-                below(self.backup_top(), self.resolve_links(p.rstrip("/"))) for _, p in self.case.sources):
+                below(self.backup_top(), self.resolve_links(p.rstrip("/"), h)) for h, p in self.case.sources):
             self.inexact = "--backup-dir in a source"
 
     def backup_name(self, path):
@@ -1165,6 +1241,9 @@ class Model:
             if fate == "gone" and (self.o.get("ignore-existing") or self.o.get("existing")) and (
                     item.node.kind != "file" or (self.o.get("hard-links") and self.has_hard_links(item))):
                 fate = "either"
+            # "a file whose metadata could not be kept;"
+            if fate == "gone" and any(n is item.node for n in self.unkept):
+                fate = "stays"
             # "a symbolic link that was followed; this is an error (23, for a single file 11);"
             if self.before.get(item.path) is not None and self.before[item.path].kind == "link" and item.node.kind == "file":
                 self.link_fates.add(fate)
@@ -1176,24 +1255,26 @@ class Model:
             self.fates[item.path] = fate
         # "with --backup, FILE~, if a file failed"
         for path, fate in self.fates.items():
-            if (self.failed or self.link_fates or self.unremoved) and fate == "gone" and self.looks_like_backup(path):
+            if (self.failed or self.link_fates or self.unremoved or self.unkept) and fate == "gone" and self.looks_like_backup(path):
                 self.fates[path] = "stays" if self.failed else "either"
-        # If a source is named twice, the second removal finds nothing.
+        # "A file is removed … if one SRC is in another, when all files are stored."
         paths = [i.path for i in self.items if i.node.kind != "dir"]
-        twice = {p for p in paths if paths.count(p) > 1}
-        self.named_twice = self.named_twice or bool(twice)
-        for item in self.items:
-            if item.path in twice:
-                self.leave_unchecked(item.dest)
-                self.fates[item.path] = "either"
-        if self.backup:
-            self.doubt_backups({i.dest for i in self.items if i.path in twice})
-        # If the source is removed before it is read a second time, rdcp deletes nothing.
-        if twice and self.delete:
-            self.inexact = "--delete, and a source that is named twice and removed"
+        for path in {p for p in paths if paths.count(p) > 1}:
+            self.settle_named_twice(path, [i for i in self.items if i.path == path])
         for path, fate in self.fates.items():
             if fate == "gone":
                 self.after.pop(path, None)
+
+    def settle_named_twice(self, path, items):
+        if path in self.faulty:
+            self.doubt_named_twice = True
+            self.fates[path] = "either"
+            for item in items:
+                self.leave_unchecked(item.dest)
+            if self.backup:
+                self.doubt_backups({i.dest for i in items})
+        elif any(i.fate == "gone" for i in items) and self.fates[path] == "stays":
+            self.fates[path] = "either"
 
     def has_hard_links(self, item):
         return sum(n.ino == item.node.ino and n.ino is not None for n in self.before.values()) > 1
@@ -1203,8 +1284,7 @@ class Model:
     # "A file that fails does not stop the others. rdcp … exits with 23."; 3 source missing, 11
     # reading or writing a file
     def settle_code(self, roots):
-        single = len(roots) == 1 and not (roots[0][2] is not None and roots[0][2].kind == "dir" and
-                                          (self.recursive or self.o.get("files-from")))
+        single = self.is_single
         if not self.any_broken():
             unremoved = {11} if single else {23}
             # "If all failed files are files that vanished from the source after they had been found, the exit
@@ -1218,11 +1298,14 @@ class Model:
                 self.codes = unremoved
             elif "either" in self.link_fates and not self.o.get("dry-run"):
                 self.codes = self.codes | unremoved
-            if self.named_twice:
+            if self.doubt_named_twice:
                 self.codes = self.codes | {23, 24}
+            # "rdcp stores the file all the same, reports the first ten cases in full, and exits with 23."
+            if self.unkept and not self.o.get("dry-run"):
+                self.codes = self.codes - {0, 24, 25} | {23}
             return
         if single:
-            self.codes = {3} if self.failed[0][1] == "missing" else {42} if self.failed[0][1] == CHANGED else {11, 23}
+            self.codes = {3} if self.failed[0][1] == "missing" else {42} if self.failed[0][1] == CHANGED else {11}
             if "its host" in self.failed[0][1]:
                 self.codes = {5}
         else:
@@ -1231,6 +1314,9 @@ class Model:
                 self.codes = {5, 23}
             elif not self.any_copied():
                 self.codes = self.code_of_hosts(roots)
+            # Under its other name it may be gone before it can fail.
+            if self.doubt_named_twice:
+                self.codes = self.codes | {24}
 
     def any_copied(self):
         failed = {p for p, _ in self.failed}
@@ -1249,7 +1335,7 @@ class Model:
             return {5}
         if sum(host == first for host, _, _ in roots) > 1:
             return {23}
-        return {3} if why[0] == "missing" else {23, 42} if why[0] == CHANGED else {11, 23}
+        return {3} if why[0] == "missing" else {42} if why[0] == CHANGED else {11}
 
 
 def below_any(path, tops):

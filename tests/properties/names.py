@@ -25,6 +25,7 @@ ODD_TOP = ["two  {n}", " {n}", "{n} ", ".{n}", "..{n}", "{n}~", "{n}\\", "a\\b{n
            "'{n}'", "\"{n}", "$(id){n}", ";{n}", "#{n}", "{n}|x&", "{n}\n", "x\ny{n}", "{n}\udcff", "é{n}", "@{n}", "+ {n}", "LONG",
            "CASE", ".sluice-{n}", ".sluice.{n}", "\x1b[31m{n}", "{n}=x"]
 TOPS = {"s1", "s2", "t"}
+LEADS_OUT = re.compile(r"(@?/|(\.\./)+)?out(/|$)")
 FIXED = {"", ".", "..", "*", "@", "out", "nowhere", "other", "absent", "aside", "as", "ide", "list", "sl", "f", "pipe"}
 
 
@@ -88,7 +89,7 @@ class Renamer:
         return name
 
     def path(self, path):
-        if below(path, "out") or path.startswith("@/out"):
+        if LEADS_OUT.match(path):
             return path
         return "/".join(self.part(p) for p in path.split("/"))
 

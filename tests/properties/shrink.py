@@ -15,6 +15,7 @@ def describe(trial):
         about.append("umask %03o" % case.umask)
     if case.uid:
         about.append("as user %d" % case.uid)
+    about += ["%s = %s" % setting for setting in sorted(case.module.items())]
     if case.fault:
         about.append("fault " + " ".join("%s=%s" % i for i in case.fault.items()))
     if about:
@@ -46,6 +47,10 @@ def smaller(case):
     for name in list(case.options):
         less = copy.deepcopy(case)
         del less.options[name]
+        yield less
+    for name in case.module:
+        less = copy.deepcopy(case)
+        del less.module[name]
         yield less
     if len(case.sources) > 1:
         for n in range(len(case.sources)):

@@ -65,7 +65,25 @@ def test_seed_determines_the_case():
     for seed in range(1, 40):
         one, two = generate.generate(seed), generate.generate(seed)
         assert one.words() == two.words() and repr(sorted(one.world.items())) == repr(sorted(two.world.items()))
-        assert one.names == two.names and one.fault == two.fault
+        assert one.names == two.names and one.fault == two.fault and one.module == two.module
+
+
+def test_daemons_get_what_their_manual_permits_and_refuses():
+    missing = {"delete into", "delete out of", "removal", "followed links", "owners", "a pattern", "a file of that name", "another user",
+               "a FIFO", "trusted attributes", "backups beside", "refused", "43", *("settings: " + s for s in (
+                   "delete", "remove sources", "incoming chmod", "refuse options", "encryption required", "fsync"))}
+    for case in filter(lambda c: c.daemons, map(generate.generate, range(1, 1501))):
+        push, pull = case.target[0] in case.daemons, any(h in case.daemons for h, _ in case.sources)
+        why, codes = Model(case, case.world).find_what_modules_refuse()
+        has = {"delete into": push and case.has("delete"), "delete out of": pull and case.has("delete"), "43": 43 in codes,
+               "removal": pull and case.has("remove-source-files"), "followed links": case.has("copy-links"),
+               "owners": push and any(map(case.has, ("owner", "group", "devices", "chown"))), "another user": case.uid,
+               "a pattern": any(p in generate.MODULE_PATTERNS for _, p in case.sources),
+               "a file of that name": any(p in generate.MODULE_PATTERNS for p in case.world),
+               "a FIFO": case.target[1] == "pipe", "trusted attributes": any("trusted.a" in (n.xattrs or {}) for n in case.world.values()),
+               "backups beside": case.options.get("backup-dir") == "../aside", "refused": why}
+        missing -= {what for what, is_there in has.items() if is_there} | {"settings: " + s for s in case.module}
+    assert not missing
 
 
 def test_exit_status_of_a_fault_is_judged():

@@ -38,7 +38,7 @@ AS_NOBODY = ["setpriv", "--reuid=%d" % NOBODY, "--regid=%d" % NOBODY, "--clear-g
              "--bounding-set=-all"]
 IS_ROOT = os.geteuid() == 0
 BESIDE = ["../aside"]   # --backup-dir makes it where DST is a file in the root
-OWN = r"stderr|key|daemon|incoming|failed|log|tmp|rule-\d+"    # in Trial.aside
+OWN = r"stderr|key|daemon|daemon-key|conf|incoming|failed|log|tmp|rule-\d+"    # in Trial.aside
 _can_mount = []
 
 
@@ -97,19 +97,37 @@ class Trial:
             argv.append(self.from_file(n, word).replace("ASIDE", self.aside))
         return (AS_NOBODY if self.case.uid and IS_ROOT else []) + argv
 
-    def key(self):
-        path = self.aside + "/key"
+    def key(self, name="key"):
+        """The key file of rdcp, or that of the daemon. Each belongs to its user."""
+        path, own = self.aside + "/key", self.aside + "/daemon-key"
         if not os.path.exists(path):
             subprocess.run([programs() / "rdcpd", "--make-key", path], check=True, stdout=subprocess.DEVNULL)
-        return path
+            shutil.copy(path, own)
+            if self.case.uid and IS_ROOT:
+                os.chown(path, self.case.uid, self.case.uid)
+        return self.aside + "/" + name
+
+    def modules(self):
+        """The options that make a module of each host that is one."""
+        case, settings = self.case, dict(self.case.module)
+        if case.uid and IS_ROOT:
+            settings.update(uid=case.uid, gid=case.uid)
+        if not settings:
+            return ["--module=%s=%s:rw" % (h, self.root) for h in sorted(case.daemons)]
+        with open(self.aside + "/conf", "w") as f:
+            for host in sorted(case.daemons):
+                f.write("[%s]\npath = %s\nread only = no\n" % (host, self.root))
+                f.writelines("%s = %s\n" % s for s in sorted(settings.items()))
+        return ["--config=%s/conf" % self.aside]
 
     def start_daemon(self, fault):
         """A rdcpd with a module for each host that is one, which is the root; its port goes into the case."""
         log = self.aside + "/daemon"
         with open(log, "wb") as stderr:
-            self.daemon = subprocess.Popen([programs() / "rdcpd", "--key-file=" + self.key(), "--address=127.0.0.1", "--port=0",
-                                            *("--module=%s=%s:rw" % (h, self.root) for h in sorted(self.case.daemons))], env=self.environment(fault), stdin=subprocess.DEVNULL,
-                                           stdout=subprocess.DEVNULL, stderr=stderr, start_new_session=True, umask=self.case.umask)
+            self.daemon = subprocess.Popen(
+                [programs() / "rdcpd", "--key-file=" + self.key("daemon-key"), "--address=127.0.0.1", "--port=0", *self.modules()],
+                env=self.environment(fault), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=stderr,
+                start_new_session=True, umask=self.case.umask)
         until = time.monotonic() + LIMIT
         while time.monotonic() < until:
             with open(log, "rb") as f:
@@ -223,6 +241,7 @@ class Trial:
             while not reached.wait(.001) and proc.poll() is None:
                 pass
         time.sleep(plan["after"])
+        plan["in time"] = reached.is_set()
         if reached.is_set() or not watch:
             self.kill(proc, plan)
         killed.set()
@@ -252,15 +271,17 @@ class Trial:
         fcntl.fcntl(fd, fcntl.F_SETFL, 0)
 
         def pump():
-            left = self.fault["takes"]
+            left, over = self.fault["takes"], False
             while left > 0:
                 try:
                     got = os.read(fd, min(left, 65536))
                 except OSError:
                     break
                 if not got:
-                    if self.stop.wait(.002):
+                    # What was written before the end of the run is read after it.
+                    if over:
                         break
+                    over = self.stop.wait(.002)
                     continue
                 left -= len(got)
                 self.got += got
@@ -361,11 +382,13 @@ class Trial:
         """The exit statuses that the manual gives a run that was killed, or that found no space."""
         several = {23} if len({h for h, _ in self.case.sources}) > 1 else set()     # "one of several hosts failed"
         if plan.get("who") == "end":
-            # "Could not start: … the far end is missing", "The peer was lost, or did not confirm the result."
-            return {5, 44} | several
+            # "Could not start: … the far end is missing", "The peer was lost, or did not confirm the result." An end that
+            # reads a file has started.
+            return ({44} if plan.get("in time") else {5, 44}) | several
         if plan.get("who"):
             return {-signal.SIGKILL}
-        return {11, 23}     # "A file could not be read or written.", "Some files failed"
+        # "A file could not be read or written.", "Some files failed". DST itself may be what could not be made.
+        return {11} if self.model.is_single else {11, 23}
 
     def within_bounds(self, model, before, after, code):
         change = self.change
