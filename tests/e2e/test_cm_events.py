@@ -22,14 +22,14 @@ EHOSTUNREACH, ETIMEDOUT, ENODEV, EINVAL, ENETUNREACH, ENOMEM = 113, 110, 19, 22,
 
 
 class Stream:
-    """A file from rdsend, which connects the lanes, to rdrecv."""
+    """A file from rdsend, which connects the lanes, to rdrecv. rdrecv has more time: it never gives up first."""
 
     def __init__(self, bench, tmp_path, fault, transport, sink_fault="", timeout=CONNECT_TIMEOUT, sink_timeout=None):
         data = pattern(20 * BLOCK)
         (tmp_path / "in").write_bytes(data)
         self.timeout = timeout
         options = ["-v", "--lanes=1", "--connect-timeout=%d" % timeout]
-        sink_options = ["-v", "--lanes=1", "--connect-timeout=%d" % (sink_timeout or timeout)]
+        sink_options = ["-v", "--lanes=1", "--connect-timeout=%d" % (sink_timeout or 2 * timeout)]
         self.sink = bench.receive(*sink_options, tmp_path / "out", transport="--transport=" + transport,
                                   env={"SIMVERBS_FAULT": sink_fault})
         began = time.monotonic()

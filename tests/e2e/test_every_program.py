@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Behaviour that all programs share: offsets, progress, signals, keys, ports."""
 
+import concurrent.futures
 import fcntl
 import json
 import os
@@ -15,7 +16,10 @@ import time
 
 import pytest
 
-from hosts import DEMAND, FAR, KEY, NEAR, environment, pattern, program, wait_until
+from hosts import DEMAND, FAR, KEY, NEAR, RSH, environment, leftovers, pattern, program, wait_until
+from networks import free_port
+from processes import children, descendants, words
+from trees import summary
 
 BLOCK = 256 << 10
 
@@ -179,6 +183,19 @@ def test_live_progress_needs_a_terminal(bench, tmp_path):
     assert r.code == 0 and lines and all("%" in x and "\r" not in x for x in lines), lines
 
 
+@pytest.mark.parametrize("options", [["-v"], []], ids=["verbose", "default"])
+def test_streams_show_live_progress_with_v_only(bench, tmp_path, options):
+    (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
+    port, env = str(free_port()), {"RD_KEY": KEY}
+    common = ["--transport=tcp", *options]
+    with concurrent.futures.ThreadPoolExecutor() as both:
+        source = both.submit(on_terminal, [program("rdsend"), *common, "--bwlimit=1M", FAR.address, port, "-", tmp_path / "in"], NEAR, env)
+        sink = both.submit(on_terminal, [program("rdrecv"), *common, port, "-", tmp_path / "out"], FAR, env)
+        for shown, code in (source.result(), sink.result()):
+            assert code == 0 and (b"\r" in shown and b" MiB/s" in shown) == bool(options), shown
+    assert (tmp_path / "out").stat().st_size == 4 * BLOCK
+
+
 def test_sigusr1_prints_one_line(bench, tmp_path):
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
     # A rate needs several blocks.
@@ -232,6 +249,44 @@ def test_an_unknown_address_is_rejected_by_every_program(bench, tmp_path):
     assert (source.wait(), sink.wait()) == (0, 0) and bytes(sink.out) == b"x", source.errors() + sink.errors()
 
 
+def test_an_unknown_host_fails_at_once(bench, tmp_path):
+    """No rdrecv will ever listen there."""
+    (tmp_path / "in").write_bytes(b"x")
+    r = bench.send(7, "--connect-timeout=600", tmp_path / "in", to="nowhere.invalid")
+    assert r.wait() == 5 and "nowhere.invalid" in r.errors() and "rdrecv" not in r.errors(), r.errors()
+
+
+def test_every_listening_program_uses_the_port_range(bench, tmp_path):
+    (tmp_path / "in").write_bytes(b"x")
+    with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as taken:
+        port = taken.getsockname()[1]
+        options = ["--port-range=%d-%d" % (port, port), "--transport=tcp"]
+        far = [*options, "--rsh", RSH, "--rdcp-path", program("rdcp")]
+        for code, argv in [(10, ["rdcp", *far, "in", "far:out"]), (10, ["rdcp", *far, "far:in", "out"]), (10, ["rdcp", *options, "in", "out"]),
+                           (10, ["rdrecv", *options, "0", "-"]), (10, ["rdbench", *far, "--seconds=0.01", "far"]), (43, ["rdcheck", *far, "far"])]:
+            r = bench.run([program(argv[0]), *argv[1:]], env={"RD_KEY": KEY}, home=tmp_path, cwd=tmp_path)
+            said = "port %d " % port in bytes(r.out).decode() if argv[0] == "rdcheck" else \
+                re.search(r"listen on \S+:%d: Address already in use" % port, r.errors())
+            assert r.code == code and said, (argv, r.code, r.errors(), r.out)
+
+
+@pytest.mark.parametrize("limited", ["rdcp", "rdsend", "rdrecv"])
+def test_memory_for_blocks_is_limited(bench, tmp_path, limited):
+    """rdbench and rdcpd have tests of their own (test_rdbench.py, test_rdcpd_limits.py)."""
+    (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
+    size = ["--lanes=4", "--depth=8", "--block-size=256k", "--json"]
+    for options, lanes in (["--memory=1M"], 1), ([], 4):
+        if limited == "rdcp":
+            r = bench.copy(*size, *options, "in", "far:out")
+        else:
+            sink = bench.receive(*size, *(options if limited == "rdrecv" else []), tmp_path / "out")
+            r = bench.send(sink.port, *size, *(options if limited == "rdsend" else []), tmp_path / "in")
+            assert sink.wait() == 0, sink.errors()
+        assert r.wait() == 0, r.errors()
+        got = summary(r)
+        assert got["lanes"] == lanes and (got["window"] <= 1 << 20 or not options), (options, got)
+
+
 def test_taken_port_exits_10(bench):
     sink = bench.receive()
     other = bench.run([program("rdrecv"), str(sink.port), "-"], host=FAR, env={"RD_KEY": "k"})
@@ -246,6 +301,19 @@ def test_key_is_read_from_a_file(bench, tmp_path):
     (tmp_path / "k").chmod(0o640)
     r = bench.run([program("rdrecv"), "--key-file", tmp_path / "k", "-w1", "0"])
     assert r.code == 1 and "chmod 600" in r.errors()
+
+
+def test_key_is_read_from_a_descriptor(bench, tmp_path):
+    """A pipe, as from a program that prints a key; and a file."""
+    (tmp_path / "in").write_bytes(b"x")
+    (tmp_path / "key").write_text("sesame\n")
+    (tmp_path / "other").write_text("other\n")
+    sink = bench.start(["bash", "-c", 'exec "$@" 3< <(echo sesame)', "bash", program("rdrecv"), "--key-fd=3", "-v", "0", tmp_path / "out"], host=FAR)
+    port = sink.expect("listening on").rsplit(":", 1)[1].split()[0]
+    for key, code in (("other", 40), ("key", 0)):
+        source = bench.run(["sh", "-c", 'exec "$@" 4<%s' % (tmp_path / key), "sh", program("rdsend"), "--key-fd", "4", FAR.address, port, tmp_path / "in"])
+        assert source.code == code, source.errors()
+    assert sink.wait() == 0 and (tmp_path / "out").read_bytes() == b"x", sink.errors()
 
 
 def test_key_argument_is_overwritten_with_a_warning(tmp_path):
@@ -278,14 +346,33 @@ def test_rdma_on_a_host_without_an_adapter_fails_before_waiting(tmp_path, name):
     assert b"--transport=rdma is not possible: " in r.stderr and b"listening" not in r.stderr
 
 
-def test_second_signal_ends_the_program_at_once(bench, tmp_path):
+@pytest.mark.parametrize("target", ["far:out", "out"])
+def test_second_signal_ends_rdcp_at_once(bench, tmp_path, target):
+    """One signal alone waits 1.5 s for an end that does not answer, and then 2 s for an ssh that does not exit."""
     (tmp_path / "in").write_bytes(pattern(4 * BLOCK))
-    r = bench.start([program("rdcp"), "--transport=tcp", "--bwlimit=100k", tmp_path / "in",
-                     tmp_path / "out"], host=NEAR)
-    wait_until(lambda: any(p.name.startswith(".sluice.") for p in tmp_path.iterdir()))
+    r = bench.copy("--bwlimit=100k", "in", target, wait=False)
+    wait_until(lambda: leftovers(tmp_path))
+    near = children(r.proc.pid)
+    far = [pid for pid in descendants(r.proc.pid) if pid not in near]
+    for pid in near:
+        os.kill(pid, signal.SIGSTOP)
+    r.signal(signal.SIGINT)
+    wait_until(lambda: not any(words(pid) for pid in far))
+    r.signal(signal.SIGTERM)
+    assert r.proc.wait(1.4) == 20, r.errors()
+
+
+@pytest.mark.parametrize("end", ["source", "sink"])
+def test_second_signal_ends_a_stream_at_once(bench, tmp_path, end):
+    """One signal alone waits for half a second for a command that ignores SIGTERM."""
+    stays = "trap '' TERM PIPE; %s; sleep 100"
+    sink = bench.receive("--", "sh", "-c", stays % ("cat >%s/seen" % tmp_path))
+    source = bench.send(sink.port, "--", "sh", "-c", stays % "cat /dev/zero 2>/dev/null")
+    wait_until(lambda: (tmp_path / "seen").exists() and (tmp_path / "seen").stat().st_size)
+    r = source if end == "source" else sink
     r.signal(signal.SIGINT)
     r.signal(signal.SIGTERM)
-    assert r.wait(2) == 20, r.errors()
+    assert r.wait() == 20 and r.errors().endswith("second signal: exiting at once\n"), r.errors()
 
 
 # ---- trees: options and output ---------------------------------------------------------------

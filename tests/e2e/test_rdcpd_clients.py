@@ -52,7 +52,7 @@ def test_64_clients_at_once(bench, daemon, tmp_path):
 
 def shares(bench, daemon, tmp_path, count, enough):
     """How much each of the uploads and each of the downloads moves while all of them run, until each has moved enough: two
-    lists. None if one ended before all had begun."""
+    lists, in the order in which they began. None if one ended before all had begun."""
     (tmp_path / "rw" / "to").mkdir()
     runs = []
     for i in range(count):
@@ -72,8 +72,8 @@ def shares(bench, daemon, tmp_path, count, enough):
             break
         if [len(found) for found in now] == [count - count // 2, count // 2]:
             first = first or now
-            gained = [sorted(n - before.get(p, n) for p, n in found.items()) for found, before in zip(now, first)]
-            if min(gained[0][0], gained[1][0]) > enough:
+            gained = [[n - before.get(p, n) for p, n in found.items()] for found, before in zip(now, first)]
+            if min(map(min, gained)) > enough:
                 break
         time.sleep(.02)
     for r in runs:
@@ -85,10 +85,11 @@ def shares(bench, daemon, tmp_path, count, enough):
     return gained
 
 
-def test_shares_are_fair(bench, daemon, tmp_path, record_property):
+def test_shares_are_fair(bench, daemon, tmp_path):
     """While all run, no upload moves more than twice of what another one does, and no download. Uploads and downloads are
-    different work, for disks and processors. The machine may be busy, and serve one process better for a moment, so each
-    try takes longer; a daemon that is not fair is that each time."""
+    different work, for disks and processors. The promise is about shares: what clients got in the same time is compared, and
+    nothing is a rate. A busy machine serves one process better for a moment, but not always the one that began first, or
+    last: so what each place in the order got in all tries counts. None may be starved in any."""
     count = 12 if COUNT == 1 else 64
     (tmp_path / "zeros").write_bytes(bytes(64 * MIB))
     # So many names of one file that nobody is through before all have begun.
@@ -96,13 +97,16 @@ def test_shares_are_fair(bench, daemon, tmp_path, record_property):
         top.mkdir()
         for i in range(500):
             os.link(tmp_path / "zeros", top / str(i))
-    seen = []
-    for times in range(1, 6):
+    seen, sums = [], [[0] * (count - count // 2), [0] * (count // 2)]
+    for times in range(1, 9):
         found = shares(bench, daemon, tmp_path, count, times * ENOUGH)
         if not found:
             continue
         seen.append([[n // MIB for n in kind] for kind in found])
         print("MiB of each upload and of each download: %s" % seen[-1])
-        if all(kind[0] > MIB and kind[-1] <= 2 * kind[0] for kind in found):
+        assert all(min(kind) > MIB and max(kind) <= 20 * min(kind) for kind in found), seen
+        # A long try counts as much as a short one.
+        sums = [[old + n / sum(kind) for old, n in zip(sum_, kind)] for sum_, kind in zip(sums, found)]
+        if all(max(kind) <= 2 * min(kind) for kind in sums):
             return
-    assert False, seen
+    assert False, (seen, sums)

@@ -108,10 +108,11 @@ def test_a_hundred_new_connections_a_second(daemon, calm, tmp_path, what, addres
     (tmp_path / "in").write_bytes(b"x")
     recorded = daemon.recorded_hello()
     data = {"half": recorded[:len(recorded) // 2], "replayed": recorded, "whole": daemon.fresh_hello}[what]
-    flood, end, served = Flood(ADDRESSES[addresses], data, daemon.port), time.monotonic() + SECONDS * SLOW, 0
+    flood, served = Flood(ADDRESSES[addresses], data, daemon.port), 0
     flood.start()
     try:
         wait_until(lambda: flood.made > RATE // 2, 60)
+        end = time.monotonic() + SECONDS * SLOW
         while time.monotonic() < end:
             is_served(daemon, calm, what)
             served += 1

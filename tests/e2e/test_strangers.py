@@ -53,11 +53,11 @@ def test_sender_is_admitted_among_a_crowd(bench, tmp_path, what, addresses):
     hello, rng = recorded_hello(), random.Random(what + addresses)
     flood = Flood(ADDRESSES[addresses], hello if what == "whole" else hello[:len(hello) // 2])
     (tmp_path / "in").write_bytes(b"data")
-    end = time.monotonic() + SECONDS * SLOW
     served = 0
     flood.port = bench.receive("-w0.1").port
     flood.start()
     try:
+        end = time.monotonic() + SECONDS * SLOW
         while time.monotonic() < end:
             sink = bench.receive(tmp_path / "out")
             flood.port, crowd = sink.port, flood.made + rng.randrange(10, 3 * RATE)

@@ -108,9 +108,9 @@ def test_receiver_with_zero_wait_fails_at_once(bench):
     assert sink.wait(5) == 35
 
 
-def receive_soon_ends(bench, *args, **how):
+def receive_soon_ends(bench, *args, env=None, **how):
     """An rdrecv that does not wait for a sender."""
-    return bench.run([program("rdrecv"), DEMAND, "0", "-", *args], timeout=8, env={"RD_KEY": KEY}, **how)
+    return bench.run([program("rdrecv"), DEMAND, "0", "-", *args], timeout=8, env={"RD_KEY": KEY, **(env or {})}, **how)
 
 
 @pytest.mark.any_lane
@@ -148,6 +148,19 @@ def test_missing_permission_is_reported_before_waiting(bench, tmp_path):
     for name in ("shut/new", "shut/file"):
         sink = receive_soon_ends(bench, tmp_path / name, become=user)
         assert sink.code == 11 and "Permission denied" in sink.errors(), sink.errors()
+
+
+@pytest.mark.any_lane
+def test_command_that_cannot_be_run_is_reported_before_waiting(bench, tmp_path):
+    (tmp_path / "plain").write_text("#!/bin/sh\n")
+    env = {"PATH": os.environ["PATH"] + ":" + str(tmp_path)}
+    for command, reason in [("no-such", "No such file or directory"), (tmp_path / "no-such", "No such file or directory"),
+                            ("plain", "Permission denied"), (tmp_path, "Permission denied")]:
+        wanted = "run command %s: %s" % (os.path.basename(command), reason)
+        source = bench.send(9, "--connect-timeout=60", "--", command, env=env)
+        assert source.wait(8) == 11 and wanted in source.errors(), source.errors()
+        sink = receive_soon_ends(bench, "--", command, env=env)
+        assert sink.code == 11 and wanted in sink.errors() and "listening" not in sink.errors(), sink.errors()
 
 
 @pytest.mark.any_lane

@@ -234,6 +234,29 @@ def test_time_that_the_file_system_cannot_store_exits_23(bench, tmp_path):
         assert read(top / "to") == {"new": b"1", "now": b"2", "d": {"old": b"3"}, "l": "now"}
 
 
+def test_times_beyond_32_bits_are_preserved_and_compared(bench, ground, way):
+    """Of files, links and directories. With 32 bits 2040 is 1903, and what is older seems newer."""
+    second, year_2040 = 10**9, 2208988800
+    times = [-(1 << 31), -1, 0, (1 << 31) - 1, 1 << 31, year_2040, (1 << 32) - 1, 1 << 32, 1 << 33]
+    a, b = ground / "a", ground / "b"
+    make(a, {"%d" % n: {"f": b"x", "l": "f", "d": {}} for n in times})
+    for n in times:
+        for name in ("f", "l", "d", ""):
+            touch(a / str(n), n * second + 999999999, name)
+    copy(bench, "-a", way[0] + str(a) + "/", way[1] + str(b))
+    assert (b / str(year_2040) / "f").stat().st_mtime_ns == year_2040 * second + 999999999
+    equal(a, b)
+    r = copy(bench, "-a", "--json", way[0] + str(a) + "/", way[1] + str(b))
+    assert summary(r)["bytes"] == 0, summary(r)
+    make(ground, {"new": b"new", "old": b"old", "to": {}})
+    for given, there, wanted in (("new", "old", b"new"), ("old", "new", b"new"), ("new", "new", b"new")):
+        touch(ground, year_2040 * second, "new")
+        touch(ground, (year_2040 - (1 << 32)) * second, "old")
+        copy(bench, "-p", str(ground / there), str(ground / "to" / "f"))
+        copy(bench, "-pu", way[0] + str(ground / given), way[1] + str(ground / "to" / "f"))
+        assert (ground / "to" / "f").read_bytes() == wanted, (given, there)
+
+
 @pytest.mark.needs("root", why="only root gives files away")
 def test_replaced_owner_that_cannot_be_kept_is_a_warning(bench, ground):
     """Without -a the owner was not requested."""

@@ -92,6 +92,23 @@ def test_try_without_sudo_names_the_packages(place):
     assert said.rstrip().splitlines()[-1].startswith("packages: neither root nor sudo: can't run "), said
 
 
+@pytest.mark.parametrize("memory", [True, False], ids=["in memory", "in TMPDIR"])
+def test_try_where_names_have_blanks(place, memory):
+    place.add_build()
+    place.tmp = place.tmp / "a tmp"
+    place.tmp.mkdir()
+    file = place.tmp / "a file"
+    file.write_bytes(b"x" * 100000)
+    if not memory:
+        script = (place.tree / "try").read_text()
+        assert "/dev/shm" in script
+        (place.tree / "try").write_text(script.replace("/dev/shm", shlex.quote(str(place.tmp / "no memory"))))
+    code, said = place.run(place.tree / "try", file)
+    assert code == 0 and said.rstrip().endswith("the digests agree"), said
+    assert "== rdcp -v %s elsewhere:%s" % (file, "/dev/shm" if memory else place.tmp) in said, said
+    assert (place.tree / "build/release/src/rdcp").exists() and os.listdir(place.tmp) == ["a file"]
+
+
 @pytest.mark.may_skip("any", "to mount takes root, and a container that may")
 def test_try_in_a_read_only_tree(read_only):
     read_only.add_build()

@@ -73,7 +73,8 @@ def test_less_locked_memory_means_smaller_lanes(bench, tmp_path):
     for end in (source, sink):
         lines = [line for line in end.errors().splitlines() if "RDMA uses 1 lane of " in line]
         assert len(lines) == 1 and "the limit of locked memory is 1.0 MiB" in lines[0], end.errors()
-        assert "instead of 2 of 12 of 256 KiB" in lines[0] and "memlock unlimited" in lines[0], lines[0]
+        # How many blocks a lane would have depends on the round trip too.
+        assert re.search(r"instead of 2 of \d\d of 256 KiB", lines[0]) and "memlock unlimited" in lines[0], lines[0]
 
 
 def has_siw():

@@ -81,8 +81,9 @@ class Flood(threading.Thread):
         self.join()
 
     def expect_rate(self, least=0):
-        """The flood was one. Beside others on a busy machine this thread, too, gets a fraction of a processor, so a quarter of the
-        rate is enough; least: of these at least so many were accepted."""
+        """The flood was one: without that a test shows nothing, and it is no rate of our programs. Beside others on a busy
+        machine this thread, too, gets a fraction of a processor, so a quarter of the rate is enough; least: of these at
+        least so many were accepted."""
         print("flood: %d connections in %.1f s, of which %d were accepted" % (self.tried, self.seconds, self.made))
         assert self.tried >= RATE * self.seconds / 4, (self.tried, self.seconds)
         assert self.made >= least * self.seconds, (self.made, self.seconds)
