@@ -69,6 +69,21 @@ static int fail_connection(struct tcp *t, const char *what)
 }
 
 /*
+ * Whether the last bytes on their way should have been acknowledged, and nothing has come since.
+ * The pauses between retransmissions may be longer than the timeout, if a live host drops what it
+ * has no memory for: it answers each retransmission.
+ */
+static bool lacks_acknowledgement(const struct tcp *t, const struct tcp_info *info)
+{
+	uint32_t answer_ms = info->tcpi_rtt / 1000 + 1, most_ms = (uint32_t)t->timeout_ms / 16;
+
+	if (answer_ms > most_ms)
+		answer_ms = most_ms;
+	return info->tcpi_unacked > 0 && info->tcpi_last_data_sent > answer_ms &&
+	       info->tcpi_last_ack_recv > info->tcpi_last_data_sent;
+}
+
+/*
  * Whether the peer's host has sent nothing for the timeout although it had to. TCP_USER_TIMEOUT
  * would make the kernel check that, but it also ends a connection whose live peer keeps its window
  * closed, as a sink with an idle consumer does. A live host answers each probe of a closed window,
@@ -83,7 +98,7 @@ static bool is_silent(const struct tcp *t, uint64_t since_ms)
 		return false;
 	if (getsockopt(t->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
 		return false;
-	return (info.tcpi_unacked > 0 || info.tcpi_probes > 1) &&
+	return (lacks_acknowledgement(t, &info) || info.tcpi_probes > 1) &&
 	       info.tcpi_last_ack_recv >= (uint32_t)t->timeout_ms;
 }
 
@@ -94,7 +109,9 @@ static int tcp_wait(struct tcp *t, short events, short *got)
 		{.fd = t->fd, .events = events},
 		{.fd = t->wake, .events = POLLIN},
 	};
-	int slice = t->timeout_ms / 4 + 1;
+	/* No divisor of the pauses that backoff_bound() allows: looks must not all come right after
+	 * a retransmission. */
+	int slice = t->timeout_ms / 5 + 1;
 	uint64_t since = clock_ms();
 
 	for (;;) {

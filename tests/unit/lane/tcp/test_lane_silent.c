@@ -12,6 +12,8 @@
 #undef fail /* cmocka defines a macro of this name; base/fail.h declares a function */
 #include <fcntl.h>
 #include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +24,11 @@
 #include "base/io.h"
 #include "lane_loopback.h"
 
-enum { LONG_MS = 60000, TIMEOUT_MS = 1000, NOTICE_MS = 20000, MIDDLE = 65536 };
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44
+#endif
+
+enum { LONG_MS = 60000, TIMEOUT_MS = 1000, NOTICE_MS = 20000, MIDDLE = 65536, MOST_FDS = 64 };
 
 static bool alone; /* in a network namespace of its own */
 static void *state;
@@ -40,13 +46,15 @@ static int set_loopback(bool up)
 	return rc;
 }
 
-static void begin(unsigned blocks, uint32_t block_size, bool gated)
+/* size: of each block; NULL: block_size */
+static void begin(unsigned blocks, uint32_t block_size, bool gated,
+		  uint32_t (*size)(unsigned i, uint32_t block_size))
 {
 	const struct plan plan = {.timeout_ms = TIMEOUT_MS, .alone = true};
 
 	atomic_store(&gate, !gated);
-	from = (struct job){.pair = &p, .blocks = blocks};
-	to = (struct job){.pair = &p, .gate = &gate};
+	from = (struct job){.pair = &p, .blocks = blocks, .size = size};
+	to = (struct job){.pair = &p, .size = size, .gate = &gate};
 	assert_int_equal(loopback_backend.setup(&state), 0);
 	assert_int_equal(pair_open(&p, &loopback_backend, state, 0, 32, block_size, &plan), 0);
 	job_start(&to, sink_job);
@@ -84,7 +92,7 @@ static void test_source_detects_a_vanished_host(void **arg)
 	(void)arg;
 	if (!alone)
 		skip();
-	begin(1000000, MIDDLE, false);
+	begin(1000000, MIDDLE, false, NULL);
 	wait_count(&to.done, 20, LONG_MS);
 	set_loopback(false);
 	noticed = notices(&p.source);
@@ -100,7 +108,7 @@ static void test_idle_sink_detects_a_vanished_host(void **arg)
 	(void)arg;
 	if (!alone)
 		skip();
-	begin(3, MIDDLE, false);
+	begin(3, MIDDLE, false, NULL);
 	came = wait_count(&to.done, 3, LONG_MS);
 	sleep_ms(100);
 	set_loopback(false);
@@ -130,7 +138,7 @@ static void test_resting_sink_is_not_declared_dead(void **arg)
 	(void)arg;
 	if (!alone || !set_room("4096 65536 65536"))
 		skip();
-	begin(8, LANE_BLOCK_MAX, true);
+	begin(8, LANE_BLOCK_MAX, true, NULL);
 	sleep_ms(5 * TIMEOUT_MS);
 	atomic_store(&gate, true);
 	left = job_join(&from, LONG_MS);
@@ -146,12 +154,50 @@ static void test_resting_sink_is_not_declared_dead(void **arg)
 	assert_int_equal(s.epochs, 1);
 }
 
+static void set_all(int level, int option, int value)
+{
+	for (int fd = 3; fd < MOST_FDS; fd++)
+		setsockopt(fd, level, option, &value, sizeof value);
+}
+
+/* From the second block on, the sink's host drops what it has promised to take, and the source's
+ * pauses between retransmissions get longer than the timeout. */
+static uint32_t drop_after_first_block(unsigned i, uint32_t block_size)
+{
+	if (i == 1) {
+		set_all(SOL_SOCKET, SO_RCVBUF, 1);
+		set_all(IPPROTO_TCP, TCP_RTO_MAX_MS, LONG_MS);
+	}
+	return i == 0 ? 1 : block_size;
+}
+
+static void test_host_that_drops_data_is_not_declared_dead(void **arg)
+{
+	struct lane_stats s;
+	bool asks;
+
+	(void)arg;
+	if (!alone || !set_room("4096 1048576 1048576"))
+		skip();
+	begin(8, LANE_BLOCK_MAX, true, drop_after_first_block);
+	sleep_ms(5 * TIMEOUT_MS);
+	pthread_mutex_lock(&p.lock);
+	asks = p.source.wants > 1;
+	pthread_mutex_unlock(&p.lock);
+	lane_stats(p.source.lane, &s);
+	atomic_store(&gate, true);
+	finish();
+	assert_false(asks);
+	assert_int_equal(s.epochs, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_source_detects_a_vanished_host),
 		cmocka_unit_test(test_idle_sink_detects_a_vanished_host),
 		cmocka_unit_test(test_resting_sink_is_not_declared_dead),
+		cmocka_unit_test(test_host_that_drops_data_is_not_declared_dead),
 	};
 
 	alone = (unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0) &&
