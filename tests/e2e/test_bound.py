@@ -222,7 +222,7 @@ def test_slow_wire_is_named(bench):
             pytest.skip("this kernel can't limit a wire")
         # Of four lanes three wait most of the time for the others' blocks, because they are written in order.
         name, shares = wire.through(bench, "--lanes=4")
-        assert name == "network" and shares["network"] > 70, (name, shares)
+        assert name == "network" and shares["network"] > 50, (name, shares)
     finally:
         wire.remove()
 
