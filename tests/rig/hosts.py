@@ -80,8 +80,8 @@ def _hosts():
 NEAR, FAR = _hosts()
 # The option that requires the transport of this run, so that no data uses another one.
 DEMAND = "--transport=rdma" if RDMA else "--transport=tcp"
-# --connect-timeout is 10 s by default; in the lab it is three times as long, too.
-PATIENCE = ["--connect-timeout=30"] if LAB else []
+# Three times the defaults, as all that a test waits for in the lab.
+PATIENCE = ["--connect-timeout=30", "--timeout=45"] if LAB else []
 # SLUICE_RDMA_OP runs all tests with one data operation.
 OP = ["--rdma-op=" + os.environ["SLUICE_RDMA_OP"]] if os.environ.get("SLUICE_RDMA_OP") else []
 
