@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Prints what filter, listed and modes say, for test_select_model.py to compare with
- * rsync.  What comes in on stdin ends with a NUL each; so does what is printed.
+ * Prints what filter, listed and modes say, for test_select_model.py to compare with rsync.  On
+ * stdin come cases, of strings that end with a NUL each; so does what is printed.  An empty string
+ * follows each case and each answer.  A case is one of
  *
- *	select_dump filter		rules (a + or -, and a pattern), "", and paths, each behind
- *					a d or f for directory or file: the paths that are taken
- *	select_dump listed|recursive	names of a list, "", and paths likewise
- *	select_dump modes TEXT		modes likewise ("d755"): what becomes of them
+ *	filter		rules (a + or -, and a pattern), "", and paths, each behind a d or f for
+ *			directory or file: the paths that are taken
+ *	listed|recursive	names of a list, "", and paths likewise
+ *	modes TEXT	modes likewise ("d755"): what becomes of them
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,9 +17,10 @@
 #include "copy/rules/filter.h"
 #include "copy/rules/files_from.h"
 
+/* False at the end of a list, too. */
 static bool next(char **word, size_t *room)
 {
-	return getdelim(word, room, '\0', stdin) > 0;
+	return getdelim(word, room, '\0', stdin) > 0 && **word;
 }
 
 /* An excluded directory hides its entries. */
@@ -42,7 +44,7 @@ static int filter_dump(char **word, size_t *room)
 
 	if (filter_new(&f))
 		return -1;
-	while (next(word, room) && **word)
+	while (next(word, room))
 		if (filter_add(f, **word == '+', *word + 1))
 			return -1;
 	while (next(word, room))
@@ -71,7 +73,7 @@ static int listed_dump(char **word, size_t *room, bool recursive)
 
 	if (files_from_new(&l))
 		return -1;
-	while (next(word, room) && **word)
+	while (next(word, room))
 		if (files_from_add(l, *word))
 			return -1;
 	while (next(word, room))
@@ -81,11 +83,11 @@ static int listed_dump(char **word, size_t *room, bool recursive)
 	return 0;
 }
 
-static int modes_dump(char **word, size_t *room, const char *text)
+static int modes_dump(char **word, size_t *room)
 {
 	struct modes *m;
 
-	if (modes_parse(text, &m))
+	if (!next(word, room) || modes_parse(*word, &m))
 		return -1;
 	while (next(word, room)) {
 		uint32_t mode = (uint32_t)strtoul(*word + 1, NULL, 8);
@@ -96,21 +98,27 @@ static int modes_dump(char **word, size_t *room, const char *text)
 	return 0;
 }
 
-int main(int argc, char **argv)
+static int dump_case(char **word, size_t *room)
 {
-	const char *what = argc > 1 ? argv[1] : "";
+	if (strcmp(*word, "filter") == 0)
+		return filter_dump(word, room);
+	if (strcmp(*word, "listed") == 0 || strcmp(*word, "recursive") == 0)
+		return listed_dump(word, room, **word == 'r');
+	if (strcmp(*word, "modes") == 0)
+		return modes_dump(word, room);
+	return fail("no case begins with %s", *word);
+}
+
+int main(void)
+{
 	char *word = NULL;
 	size_t room = 0;
-	int ret = -1;
+	int ret = 0;
 
-	if (strcmp(what, "filter") == 0)
-		ret = filter_dump(&word, &room);
-	else if (strcmp(what, "listed") == 0 || strcmp(what, "recursive") == 0)
-		ret = listed_dump(&word, &room, *what == 'r');
-	else if (strcmp(what, "modes") == 0 && argc == 3)
-		ret = modes_dump(&word, &room, argv[2]);
-	else
-		fail("select_dump filter|listed|recursive|modes TEXT");
+	while (ret == 0 && next(&word, &room)) {
+		ret = dump_case(&word, &room);
+		putchar('\0');
+	}
 	free(word);
 	if (ret)
 		fprintf(stderr, "%s\n", failed()->text);

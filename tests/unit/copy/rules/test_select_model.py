@@ -37,8 +37,17 @@ def run(argv, given=b"", ok=(0,)):
     return done.stdout
 
 
-def dump(*args, given):
-    return run([DUMP, *args], b"".join(g + b"\0" for g in given)).split(b"\0")[:-1]
+def dump(cases):
+    """What the programs' functions say of each case, all in one process."""
+    out = run([DUMP], b"".join(word + b"\0" for case in cases for word in [*case, b""]))
+    answers = [[]]
+    for word in out.split(b"\0")[:-1]:
+        if word:
+            answers[-1].append(word)
+        else:
+            answers.append([])
+    assert answers.pop() == [] and len(answers) == len(cases)
+    return answers
 
 
 def rsync_names(*args, given=b""):
@@ -73,18 +82,18 @@ def trees(tmp_path_factory):
     return made
 
 
-def cases(count, check, trees):
-    """Runs a check with many random generators in parallel: it mostly waits for rsync."""
-    def one(i):
-        rng = random.Random(SEED * 1000003 + i)
-        check(rng, *rng.choice(trees))
+def in_parallel(one, count):
+    """For each random generator: it mostly waits for rsync."""
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
-        list(pool.map(one, range(count * COUNT)))
+        return list(pool.map(lambda i: one(random.Random(SEED * 1000003 + i)), range(count * COUNT)))
 
 
-def compare(ours, theirs, *what):
-    assert (sorted(set(ours) - theirs), sorted(theirs - set(ours))) == ([], []), \
-        "taken by us alone, by rsync alone, with SLUICE_SEED=%d: %r" % (SEED, what)
+def compare(count, draw, trees):
+    """Of many cases, drawn from random trees, what we take and what rsync takes."""
+    drawn = in_parallel(lambda rng: draw(rng, *rng.choice(trees)), count)
+    for ours, (case, theirs) in zip(dump([case for case, _ in drawn]), drawn):
+        assert (sorted(set(ours) - theirs), sorted(theirs - set(ours))) == ([], []), \
+            "taken by us alone, by rsync alone, with SLUICE_SEED=%d: %r" % (SEED, case)
 
 
 def pattern(rng, paths):
@@ -103,21 +112,20 @@ def pattern(rng, paths):
     return made if rng.random() < 0.98 else b"!"
 
 
-def filter_agrees(rng, top, paths):
+def draw_filter(rng, top, paths):
     rules = [(rng.choice([b"+", b"-"]), pattern(rng, paths)) for _ in range(rng.randrange(1, 7))]
     if rng.random() < 0.3:
         rules += [(b"+", b"*/"), (b"-", b"*")]
     options = [(b"--include=" if sign == b"+" else b"--exclude=") + text for sign, text in rules]
     theirs = rsync_names("-r", *options, top + b"/", top + b".none/")
-    ours = dump("filter", given=[sign + text for sign, text in rules] + [b""] + paths)
-    compare(ours, theirs, rules)
+    return [b"filter", *(sign + text for sign, text in rules), b"", *paths], theirs
 
 
 def test_filter_matches_rsync(trees):
-    cases(240, filter_agrees, trees)
+    compare(240, draw_filter, trees)
 
 
-def listed_agrees(rng, top, paths):
+def draw_list(rng, top, paths):
     names = [p[1:] for p in rng.sample(paths, min(len(paths), rng.randrange(1, 8)))]
     # For rsync a name that begins with # or ; is a comment even with --from0, and /./ would mean -R.
     from0 = rng.random() < 0.5 or any(b"\n" in n for n in names)
@@ -127,12 +135,11 @@ def listed_agrees(rng, top, paths):
     recursive = rng.random() < 0.5
     theirs = rsync_names(*["-r"] * recursive, *["--from0"] * from0, "--files-from=-",
                          top + b"/", top + b".none/", given=b"".join(s + end for s in spelled))
-    ours = dump("recursive" if recursive else "listed", given=spelled + [b""] + paths)
-    compare(ours, theirs, spelled, recursive)
+    return [b"recursive" if recursive else b"listed", *spelled, b"", *paths], theirs
 
 
 def test_listed_names_match_rsync(trees):
-    cases(80, listed_agrees, trees)
+    compare(80, draw_list, trees)
 
 
 # ---- modes ---------------------------------------------------------------------------------
@@ -176,18 +183,17 @@ def test_modes_match_rsync(tmp_path):
             path.chmod(mode)  # not all of it where a file system or a user may not
             things.append((path.name, "%s%o" % (kind, path.stat().st_mode & 0o7777)))
 
-    def one(i):
-        rng = random.Random(SEED * 1000003 + i)
+    def one(rng):
         text = ",".join(clause(rng) for _ in range(rng.randrange(1, 5)))
         out = run(["rsync", "--dirs", "--list-only", "--chmod=" + text, str(tmp_path) + "/"])
-        theirs = {line.split()[-1].decode(): "%o" % mode_of(line) for line in out.splitlines()}
-        ours = dump("modes", text, given=[mode.encode() for _, mode in things])
-        for (name, mode), our in zip(things, ours):
-            assert our.decode() == theirs[name], "--chmod=%s of %s, SLUICE_SEED=%d" % (
-                text, mode, SEED)
+        return text, {line.split()[-1].decode(): "%o" % mode_of(line) for line in out.splitlines()}
     try:
-        with concurrent.futures.ThreadPoolExecutor(6) as pool:
-            list(pool.map(one, range(60 * COUNT)))
+        drawn = in_parallel(one, 60)
+        answers = dump([[b"modes", text.encode(), *(mode.encode() for _, mode in things)] for text, _ in drawn])
+        for ours, (text, theirs) in zip(answers, drawn):
+            assert len(ours) == len(things)
+            for (name, mode), our in zip(things, ours):
+                assert our.decode() == theirs[name], "--chmod=%s of %s, SLUICE_SEED=%d" % (text, mode, SEED)
     finally:
         for name, mode in things:
             (tmp_path / name).chmod(0o700)
