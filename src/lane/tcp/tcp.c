@@ -69,18 +69,22 @@ static int fail_connection(struct tcp *t, const char *what)
 }
 
 /*
- * Whether the last bytes on their way should have been acknowledged, and nothing has come since.
- * The pauses between retransmissions may be longer than the timeout, if a live host drops what it
- * has no memory for: it answers each retransmission.
+ * Whether bytes on their way should have been acknowledged, and nothing has come since. The pauses
+ * between retransmissions may be longer than the timeout, if a live host drops what it has no
+ * memory for: it answers each of them. Without a route there are none, though they are due.
  */
 static bool lacks_acknowledgement(const struct tcp *t, const struct tcp_info *info)
 {
 	uint32_t answer_ms = info->tcpi_rtt / 1000 + 1, most_ms = (uint32_t)t->timeout_ms / 16;
+	uint32_t due_ms = info->tcpi_rto / 1000;
 
 	if (answer_ms > most_ms)
 		answer_ms = most_ms;
-	return info->tcpi_unacked > 0 && info->tcpi_last_data_sent > answer_ms &&
-	       info->tcpi_last_ack_recv > info->tcpi_last_data_sent;
+	if (info->tcpi_unacked == 0 || info->tcpi_last_data_sent <= answer_ms)
+		return false;
+	/* The kernel's timers may be an eighth late. */
+	return info->tcpi_last_ack_recv > info->tcpi_last_data_sent ||
+	       info->tcpi_last_data_sent > due_ms + due_ms / 4;
 }
 
 /*

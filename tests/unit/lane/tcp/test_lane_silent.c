@@ -191,6 +191,46 @@ static void test_host_that_drops_data_is_not_declared_dead(void **arg)
 	assert_int_equal(s.epochs, 1);
 }
 
+static atomic_bool routeless;
+static uint64_t routeless_since_ms;
+
+int __real_getsockopt(int fd, int level, int option, void *value, socklen_t *len);
+int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *len);
+
+/* As on a host that lost its route when the last acknowledgement came, at the end of a burst. */
+int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *len)
+{
+	int rc = __real_getsockopt(fd, level, option, value, len);
+	struct tcp_info *info = value;
+
+	if (level == IPPROTO_TCP && option == TCP_INFO && atomic_load(&routeless)) {
+		info->tcpi_unacked = 1;
+		info->tcpi_probes = 0;
+		info->tcpi_rto = 208000;
+		info->tcpi_last_ack_recv = (uint32_t)(clock_ms() - routeless_since_ms);
+		info->tcpi_last_data_sent = info->tcpi_last_ack_recv;
+	}
+	return rc;
+}
+
+static void test_source_without_a_route_replaces_its_wire(void **arg)
+{
+	bool noticed;
+
+	(void)arg;
+	if (!alone || !set_room("4096 65536 65536"))
+		skip();
+	begin(8, LANE_BLOCK_MAX, true, NULL);
+	sleep_ms(TIMEOUT_MS);
+	routeless_since_ms = clock_ms();
+	atomic_store(&routeless, true);
+	noticed = notices(&p.source);
+	atomic_store(&routeless, false);
+	atomic_store(&gate, true);
+	finish();
+	assert_true(noticed);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -198,6 +238,7 @@ int main(void)
 		cmocka_unit_test(test_idle_sink_detects_a_vanished_host),
 		cmocka_unit_test(test_resting_sink_is_not_declared_dead),
 		cmocka_unit_test(test_host_that_drops_data_is_not_declared_dead),
+		cmocka_unit_test(test_source_without_a_route_replaces_its_wire),
 	};
 
 	alone = (unshare(CLONE_NEWNET) == 0 || unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0) &&
