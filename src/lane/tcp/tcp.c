@@ -24,6 +24,7 @@
 #include "lane/tcp/tcp_zerocopy.h"
 
 enum {
+	TICK_MS = 10, /* of the kernel's clock, at most */
 	CREDITS_AT_ONCE = 64,
 	/* Within one host there is no latency to hide, and the data in flight should still be in
 	 * a cache when it is read: at the usual block size, one block that is filled and one that
@@ -69,41 +70,51 @@ static int fail_connection(struct tcp *t, const char *what)
 }
 
 /*
- * Whether bytes on their way should have been acknowledged, and nothing has come since. The pauses
- * between retransmissions may be longer than the timeout, if a live host drops what it has no
- * memory for: it answers each of them. Without a route there are none, though they are due.
+ * What the looks at a connection have seen while a thread waits for it. The pauses between
+ * retransmissions may be longer than the timeout, if a live host drops what it has no memory for;
+ * from Linux 6.6 on it answers each of them. So an old acknowledgement alone shows nothing: a later
+ * transmission must have had no answer since the look before, or be overdue since then, which it is
+ * on a host that has no route.
  */
-static bool lacks_acknowledgement(const struct tcp *t, const struct tcp_info *info)
-{
-	uint32_t answer_ms = info->tcpi_rtt / 1000 + 1, most_ms = (uint32_t)t->timeout_ms / 16;
-	uint32_t due_ms = info->tcpi_rto / 1000;
+struct answer_watch {
+	uint64_t since_ms; /* the wait began */
+	int64_t asked_ms; /* of a transmission without an answer; 0: none */
+	bool overdue;
+};
 
-	if (answer_ms > most_ms)
-		answer_ms = most_ms;
-	if (info->tcpi_unacked == 0 || info->tcpi_last_data_sent <= answer_ms)
-		return false;
+/* Returns true if the host has not answered since the look before, and should have. */
+static bool notice_silence(struct answer_watch *a, const struct tcp_info *info)
+{
+	int64_t now_ms = (int64_t)clock_ms();
+	int64_t answered_ms = now_ms - info->tcpi_last_ack_recv + TICK_MS;
+	int64_t sent_ms = now_ms - info->tcpi_last_data_sent;
 	/* The kernel's timers may be an eighth late. */
-	return info->tcpi_last_ack_recv > info->tcpi_last_data_sent ||
-	       info->tcpi_last_data_sent > due_ms + due_ms / 4;
+	uint32_t late_ms = info->tcpi_rto / 1000 / 4 * 5;
+	bool unanswered = a->asked_ms > answered_ms && info->tcpi_unacked > 0;
+	bool was_overdue = a->overdue;
+
+	if (!unanswered)
+		a->asked_ms = info->tcpi_unacked > 0 && sent_ms > answered_ms ? sent_ms : 0;
+	a->overdue = info->tcpi_unacked > 0 && info->tcpi_last_data_sent > late_ms &&
+		     info->tcpi_last_ack_recv > late_ms;
+	/* A live host answers each probe of a closed window. */
+	return unanswered || (was_overdue && a->overdue) || info->tcpi_probes > 1;
 }
 
 /*
  * Whether the peer's host has sent nothing for the timeout although it had to. TCP_USER_TIMEOUT
  * would make the kernel check that, but it also ends a connection whose live peer keeps its window
- * closed, as a sink with an idle consumer does. A live host answers each probe of a closed window,
- * so two unanswered probes in a row count as silence.
+ * closed, as a sink with an idle consumer does.
  */
-static bool is_silent(const struct tcp *t, uint64_t since_ms)
+static bool is_silent(const struct tcp *t, struct answer_watch *a)
 {
 	struct tcp_info info;
 	socklen_t len = sizeof info;
 
-	if (clock_ms() - since_ms < (uint64_t)t->timeout_ms)
-		return false;
 	if (getsockopt(t->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
 		return false;
-	return (lacks_acknowledgement(t, &info) || info.tcpi_probes > 1) &&
-	       info.tcpi_last_ack_recv >= (uint32_t)t->timeout_ms;
+	return notice_silence(a, &info) && info.tcpi_last_ack_recv >= (uint32_t)t->timeout_ms &&
+	       clock_ms() - a->since_ms >= (uint64_t)t->timeout_ms;
 }
 
 /* Waits until fd has one of events (in *got, with POLLERR and POLLHUP), or the wire is broken. */
@@ -113,10 +124,8 @@ static int tcp_wait(struct tcp *t, short events, short *got)
 		{.fd = t->fd, .events = events},
 		{.fd = t->wake, .events = POLLIN},
 	};
-	/* No divisor of the pauses that backoff_bound() allows: looks must not all come right after
-	 * a retransmission. */
-	int slice = t->timeout_ms / 5 + 1;
-	uint64_t since = clock_ms();
+	int slice = t->timeout_ms / 4 + 1;
+	struct answer_watch watch = {.since_ms = clock_ms()};
 
 	for (;;) {
 		int n = poll(p, 2, slice);
@@ -131,7 +140,7 @@ static int tcp_wait(struct tcp *t, short events, short *got)
 			*got = p[0].revents;
 			return 0;
 		}
-		if (n == 0 && is_silent(t, since))
+		if (n == 0 && is_silent(t, &watch))
 			return fail_as(OUT_PEER_LOST,
 				       "%s: the peer's host has not answered for %d s",
 				       t->wire.name, t->timeout_ms / 1000);

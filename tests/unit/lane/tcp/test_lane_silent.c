@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/utsname.h>
 #include "base/clock.h"
 #include "base/io.h"
 #include "lane_loopback.h"
@@ -154,6 +155,33 @@ static void test_resting_sink_is_not_declared_dead(void **arg)
 	assert_int_equal(s.epochs, 1);
 }
 
+static atomic_bool heard_long_ago, routeless;
+static uint64_t routeless_since_ms;
+
+int __real_getsockopt(int fd, int level, int option, void *value, socklen_t *len);
+int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *len);
+
+/* Notes what TCP says; if routeless, says the same as on a host that lost its route when the last
+ * acknowledgement came, at the end of a burst. */
+int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *len)
+{
+	int rc = __real_getsockopt(fd, level, option, value, len);
+	struct tcp_info *info = value;
+
+	if (level != IPPROTO_TCP || option != TCP_INFO)
+		return rc;
+	if (info->tcpi_unacked > 0 && info->tcpi_last_ack_recv >= TIMEOUT_MS)
+		atomic_store(&heard_long_ago, true);
+	if (atomic_load(&routeless)) {
+		info->tcpi_unacked = 1;
+		info->tcpi_probes = 0;
+		info->tcpi_rto = 208000;
+		info->tcpi_last_ack_recv = (uint32_t)(clock_ms() - routeless_since_ms);
+		info->tcpi_last_data_sent = info->tcpi_last_ack_recv;
+	}
+	return rc;
+}
+
 static void set_all(int level, int option, int value)
 {
 	for (int fd = 3; fd < MOST_FDS; fd++)
@@ -171,14 +199,25 @@ static uint32_t drop_after_first_block(unsigned i, uint32_t block_size)
 	return i == 0 ? 1 : block_size;
 }
 
+static bool is_linux_before(int major, int minor)
+{
+	struct utsname u;
+	int ma, mi;
+
+	return uname(&u) != 0 || sscanf(u.release, "%d.%d", &ma, &mi) != 2 || ma < major ||
+	       (ma == major && mi < minor);
+}
+
 static void test_host_that_drops_data_is_not_declared_dead(void **arg)
 {
 	struct lane_stats s;
 	bool asks;
 
 	(void)arg;
-	if (!alone || !set_room("4096 1048576 1048576"))
+	/* Before Linux 6.6 a host does not answer what it drops. */
+	if (!alone || is_linux_before(6, 6) || !set_room("4096 1048576 1048576"))
 		skip();
+	atomic_store(&heard_long_ago, false);
 	begin(8, LANE_BLOCK_MAX, true, drop_after_first_block);
 	sleep_ms(5 * TIMEOUT_MS);
 	pthread_mutex_lock(&p.lock);
@@ -187,30 +226,9 @@ static void test_host_that_drops_data_is_not_declared_dead(void **arg)
 	lane_stats(p.source.lane, &s);
 	atomic_store(&gate, true);
 	finish();
+	assert_true(atomic_load(&heard_long_ago));
 	assert_false(asks);
 	assert_int_equal(s.epochs, 1);
-}
-
-static atomic_bool routeless;
-static uint64_t routeless_since_ms;
-
-int __real_getsockopt(int fd, int level, int option, void *value, socklen_t *len);
-int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *len);
-
-/* As on a host that lost its route when the last acknowledgement came, at the end of a burst. */
-int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *len)
-{
-	int rc = __real_getsockopt(fd, level, option, value, len);
-	struct tcp_info *info = value;
-
-	if (level == IPPROTO_TCP && option == TCP_INFO && atomic_load(&routeless)) {
-		info->tcpi_unacked = 1;
-		info->tcpi_probes = 0;
-		info->tcpi_rto = 208000;
-		info->tcpi_last_ack_recv = (uint32_t)(clock_ms() - routeless_since_ms);
-		info->tcpi_last_data_sent = info->tcpi_last_ack_recv;
-	}
-	return rc;
 }
 
 static void test_source_without_a_route_replaces_its_wire(void **arg)
