@@ -21,13 +21,10 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/utsname.h>
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "base/io.h"
 #include "lane_loopback.h"
-
-#ifndef TCP_RTO_MAX_MS
-#define TCP_RTO_MAX_MS 44
-#endif
 
 enum { LONG_MS = 60000, TIMEOUT_MS = 1000, NOTICE_MS = 20000, MIDDLE = 65536, MOST_FDS = 64 };
 
@@ -71,6 +68,16 @@ static void finish(void)
 	loopback_backend.teardown(state);
 }
 
+static bool asks_for_wire(struct pair_side *s)
+{
+	bool asks;
+
+	pthread_mutex_lock(&p.lock);
+	asks = s->wants > 1;
+	pthread_mutex_unlock(&p.lock);
+	return asks;
+}
+
 /* Does this end ask for another wire in time? */
 static bool notices(struct pair_side *s)
 {
@@ -79,9 +86,7 @@ static bool notices(struct pair_side *s)
 
 	while (!asks && clock_ms() < end) {
 		sleep_ms(10);
-		pthread_mutex_lock(&p.lock);
-		asks = s->wants > 1;
-		pthread_mutex_unlock(&p.lock);
+		asks = asks_for_wire(s);
 	}
 	return asks;
 }
@@ -182,19 +187,15 @@ int __wrap_getsockopt(int fd, int level, int option, void *value, socklen_t *len
 	return rc;
 }
 
-static void set_all(int level, int option, int value)
-{
-	for (int fd = 3; fd < MOST_FDS; fd++)
-		setsockopt(fd, level, option, &value, sizeof value);
-}
-
 /* From the second block on, the sink's host drops what it has promised to take, and the source's
  * pauses between retransmissions get longer than the timeout. */
 static uint32_t drop_after_first_block(unsigned i, uint32_t block_size)
 {
-	if (i == 1) {
-		set_all(SOL_SOCKET, SO_RCVBUF, 1);
-		set_all(IPPROTO_TCP, TCP_RTO_MAX_MS, LONG_MS);
+	const int least = 1;
+
+	for (int fd = 3; i == 1 && fd < MOST_FDS; fd++) {
+		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &least, sizeof least);
+		backoff_bound(fd, 8 * LONG_MS);
 	}
 	return i == 0 ? 1 : block_size;
 }
@@ -220,9 +221,7 @@ static void test_host_that_drops_data_is_not_declared_dead(void **arg)
 	atomic_store(&heard_long_ago, false);
 	begin(8, LANE_BLOCK_MAX, true, drop_after_first_block);
 	sleep_ms(5 * TIMEOUT_MS);
-	pthread_mutex_lock(&p.lock);
-	asks = p.source.wants > 1;
-	pthread_mutex_unlock(&p.lock);
+	asks = asks_for_wire(&p.source);
 	lane_stats(p.source.lane, &s);
 	atomic_store(&gate, true);
 	finish();
