@@ -410,7 +410,7 @@ void session_close(struct session *s)
 		session_flush(s);
 	control_close(s->control);
 	porter_free(s->own_porter);
-	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
+	for (unsigned i = 0; i < s->terms.lanes; i++)
 		lane_end_close(&s->ends[i]);
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);

@@ -489,7 +489,7 @@ void conductor_run(const struct conductor_job *j, struct report *r)
 	static struct conductor c;
 	int rc;
 
-	memset(&c, 0, sizeof c);
+	memset(&c, 0, offsetof(struct conductor, pipes));
 	c.job = j;
 	end_pipe_init(&c.pipes[END_SOURCE]);
 	end_pipe_init(&c.pipes[END_SINK]);

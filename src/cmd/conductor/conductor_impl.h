@@ -25,7 +25,6 @@ enum {
 
 struct conductor {
 	const struct conductor_job *job;
-	struct end_pipe pipes[2];
 	int listener; /* the end that listens first */
 	struct detour *detour;
 	bool detoured;
@@ -37,6 +36,7 @@ struct conductor {
 	uint64_t deadline_ms; /* when the ends are terminated; 0: never */
 	struct orders_send orders;
 	struct name_list *list; /* while the list is being read, else NULL */
+	struct end_pipe pipes[2];
 };
 
 /* Whether an end is finished. With job->measure its verdict finishes it: what comes after that is

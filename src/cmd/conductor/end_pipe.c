@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@
 #include "cmd/conductor/daemon_call.h"
 #include "cmd/process/signals.h"
 
-enum { OUT_FIRST = 64 << 10, SIGNALS_MS = 50 /* how often to look for a signal */ };
+enum { OUT_FIRST = 4 << 10, SIGNALS_MS = 50 /* how often to look for a signal */ };
 
 void end_pipe_init(struct end_pipe *l)
 {

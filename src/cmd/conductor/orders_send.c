@@ -74,7 +74,7 @@ static int send_start(const struct orders_send *d, int i)
 	rc = w.full ? fail_as(OUT_USAGE, "%s: the name is too long", d->job->target)
 		    : end_pipe_send(l, MSG_START, body, w.used);
 	explicit_bzero(&m, sizeof m);
-	explicit_bzero(body, sizeof body);
+	explicit_bzero(body, w.used);
 	return rc;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cmd/output/events.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@
 
 enum { PROGRESS_EVERY_MS = 1000, LINE_ROOM = 2048 };
 
-static struct {
+static struct events {
 	const struct options *o;
 	FILE *out; /* NULL: no option requests lines */
 	struct failed_list *failed;
@@ -51,7 +52,7 @@ static void on_log(enum log_level level, const char *line)
 
 int events_begin(const struct options *o, bool stdout_is_data)
 {
-	memset(&events, 0, sizeof events);
+	memset(&events, 0, offsetof(struct events, text));
 	events.o = o;
 	if (o->output.log_file && log_file_open(o->output.log_file, &events.log))
 		return -1;

@@ -164,7 +164,7 @@ static void wake_waiting_lanes(void *sink)
 {
 	struct sink *s = sink;
 
-	for (unsigned i = 0; i < LANE_COUNT_MAX; i++) {
+	for (unsigned i = 0; i < session_lanes(s->session); i++) {
 		if (s->lanes[i].waits_for)
 			pthread_cond_signal(&s->lanes[i].wakeup);
 	}
@@ -172,7 +172,7 @@ static void wake_waiting_lanes(void *sink)
 
 void sink_wake(struct sink *s, const void *object)
 {
-	for (unsigned i = 0; i < LANE_COUNT_MAX; i++) {
+	for (unsigned i = 0; i < session_lanes(s->session); i++) {
 		if (s->lanes[i].waits_for == object)
 			pthread_cond_signal(&s->lanes[i].wakeup);
 	}
@@ -330,7 +330,7 @@ static struct sink *sink_new(struct copy *c, struct session *session, const stru
 	clones_begin(&s->clones, o->clones > 0 ? o->clones : -1);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
+	for (unsigned i = 0; i < session_lanes(session); i++)
 		pthread_cond_init(&s->lanes[i].wakeup, &attr);
 	pthread_condattr_destroy(&attr);
 	return s;
@@ -347,7 +347,7 @@ static void free_sink_lane(struct sink_lane *l)
 
 static void sink_free(struct sink *s)
 {
-	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
+	for (unsigned i = 0; i < session_lanes(s->session); i++)
 		free_sink_lane(&s->lanes[i]);
 	sink_dirs_free(s);
 	place_close(s->place);

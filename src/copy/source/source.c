@@ -312,7 +312,7 @@ static void free_queue(struct source *s)
 
 static void source_free(struct source *s)
 {
-	for (unsigned i = 0; i < LANE_COUNT_MAX; i++)
+	for (unsigned i = 0; i < session_lanes(s->session); i++)
 		free_lane(&s->lanes[i]);
 	free_parked(s->asides.ready[0]);
 	free_parked(s->asides.ready[1]);
@@ -335,7 +335,7 @@ static void source_free(struct source *s)
 
 static void add_lane_counts(struct source *s, struct msg_counts *to)
 {
-	for (unsigned i = 0; i < LANE_COUNT_MAX; i++) {
+	for (unsigned i = 0; i < session_lanes(s->session); i++) {
 		const struct msg_counts *c = &s->lanes[i].counts;
 
 		to->regular += c->regular;

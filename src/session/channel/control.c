@@ -39,6 +39,7 @@ struct control {
 	pthread_cond_t drained; /* CLOCK_MONOTONIC: more room, or senders must stop waiting */
 	uint8_t *outbox; /* a ring */
 	size_t start, used;
+	size_t touched; /* no byte from here on was ever written */
 	bool lost, closing, no_wait;
 	struct failure why; /* valid if lost */
 
@@ -68,6 +69,8 @@ static void outbox_put(struct control *c, const void *from, size_t len)
 	memcpy(c->outbox + at, from, first);
 	memcpy(c->outbox, (const uint8_t *)from + first, len - first);
 	c->used += len;
+	if (at + first > c->touched)
+		c->touched = at + first;
 }
 
 static void wake_thread(struct control *c)
@@ -486,8 +489,9 @@ static void control_free(struct control *c)
 	if (c->already_read)
 		explicit_bzero(c->already_read, c->already_read_len);
 	free(c->already_read);
+	/* Not the rest, which has no memory yet. */
 	if (c->outbox)
-		explicit_bzero(c->outbox, OUTBOX_MAX);
+		explicit_bzero(c->outbox, c->touched);
 	free(c->outbox);
 	framer_wipe(&c->fr);
 	pthread_mutex_destroy(&c->lock);
