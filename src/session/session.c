@@ -441,9 +441,8 @@ int session_send(struct session *s, uint8_t type, const void *body, size_t len)
 	return control_send(s->control, type, body, len);
 }
 
-void session_flush(struct session *s)
+static void flush_until(struct session *s, uint64_t deadline)
 {
-	uint64_t deadline = clock_ms() + LAST_FRAMES_MS;
 	struct failure f = *failed();
 
 	pthread_mutex_lock(&s->lock);
@@ -455,6 +454,16 @@ void session_flush(struct session *s)
 	pthread_mutex_unlock(&s->lock);
 	control_flush(s->control, deadline);
 	fail_again(&f);
+}
+
+void session_flush(struct session *s)
+{
+	flush_until(s, clock_ms() + LAST_FRAMES_MS);
+}
+
+void session_deliver(struct session *s)
+{
+	flush_until(s, clock_ms() + (uint64_t)s->terms.timeout_ms);
 }
 
 const struct msg_hello *session_peer(const struct session *s)

@@ -75,8 +75,10 @@ unsigned session_lanes(const struct session *s);
 struct lane *session_lane(struct session *s, unsigned i);
 
 int session_send(struct session *s, uint8_t type, const void *body, size_t len);
-/* Waits until all queued frames are on their way, or 1 s is over. */
+/* Waits until the peer's host has all queued frames, or 1 s is over. */
 void session_flush(struct session *s);
+/* The same, for as long as the peer may be silent. */
+void session_deliver(struct session *s);
 
 /* Makes this thread's failure the session's failure, unless the session has one already. Always
  * returns -1, with the session's failure as this thread's. */

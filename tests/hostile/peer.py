@@ -126,7 +126,7 @@ class Frames:
 
     def __init__(self, read, write):
         self.read, self.write = read, write
-        self.got, self.over = [], False
+        self.got, self.taken, self.over = [], 0, False    # taken: how many were dropped from got
         self.changed = threading.Condition()
         self.mute = False       # answers no PING
         self.fatal = None       # expect() returns when a frame with this name arrives
@@ -174,15 +174,20 @@ class Frames:
         """As expect(); returns (name, fields)."""
         end = time.monotonic() + timeout
         with self.changed:
+            seen = self.taken
             while True:
-                for i, (name, values) in enumerate(self.got):
+                # Each frame once: a flood has a million answers.
+                for i in range(max(0, seen - self.taken), len(self.got)):
+                    name, values = self.got[i]
                     if name in names:
                         del self.got[:i + 1]
+                        self.taken += i + 1
                         return name, values
                     if name == self.fatal:
                         silence = Silence("received %s: %s" % (name, values))
                         silence.frame = values
                         raise silence
+                seen = self.taken + len(self.got)
                 left = end - time.monotonic()
                 if self.over or left <= 0:
                     raise Silence("no %s%s; the last frames are %s" % (

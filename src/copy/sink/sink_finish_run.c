@@ -227,7 +227,9 @@ static int send_done(struct sink *s, uint64_t end_ns)
 	atomic_store(&s->copy->done_sent, true);
 	if (sink_send(s, MSG_DONE, &w))
 		return -1;
-	session_flush(s->session);
+	/* The connection may be cut just now: closed, it would answer what the peer sends next with
+	 * a reset, and without DONE the source fails. */
+	session_deliver(s->session);
 	return 0;
 }
 

@@ -377,9 +377,36 @@ def test_flood_of_a_sender_is_survived(arena, reads):
     if not reads:
         guest.frames.read = lambda: resting.wait(60) and read()
     pings = b"".join(wire.message("PING", cookie=i) for i in range(1000))
+    # Shorter than --timeout: a peer that reads nothing for so long is lost.
+    until = time.monotonic() + 4
     for _ in range(100 * COUNT):
+        if time.monotonic() > until:
+            break
         guest.tls.update_keys()
         guest.frames.write(pings)
     resting.set()
     guest.finish(lane)
+    assert rdrecv.wait(SOON) == 0, rdrecv.errors()
+
+
+def test_done_reaches_a_sender_that_rests(arena):
+    """Its answers wait behind others, for less than --timeout: as if the link were cut when all is stored."""
+    rdrecv = receiver(arena, arena.target / "f")
+    guest = Guest(arena, rdrecv)
+    lane = guest.open(lanes=1)[0]
+    resting, data = threading.Event(), b"good"
+    read = guest.frames.read
+    guest.frames.read = lambda: resting.wait(60) and read()
+    # The thread may still be in a read of before.
+    guest.frames.send("PING", cookie=0)
+    pings = b"".join(wire.message("PING", cookie=i) for i in range(1000))
+    for _ in range(1000):
+        guest.frames.write(pings)
+    lane.records(file_record(name="", size=len(data)), data_record(data), end_record(data))
+    all_credited(lane)
+    guest.end(**total_of(data))
+    time.sleep(4)
+    assert rdrecv.proc.poll() is None, rdrecv.errors()
+    resting.set()
+    assert guest.frames.expect("DONE") == total_of(data)
     assert rdrecv.wait(SOON) == 0, rdrecv.errors()
