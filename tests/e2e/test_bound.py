@@ -218,10 +218,11 @@ def test_slow_wire_is_named(bench):
         if not wire.make():
             pytest.skip("may not make network namespaces")
         wire.wire()
-        if not wire.shape("tbf", "rate", "40mbit", "burst", "64kb", "latency", "50ms"):
+        if not wire.shape("tbf", "rate", "10mbit", "burst", "64kb", "latency", "50ms"):
             pytest.skip("this kernel can't limit a wire")
         # Of four lanes three wait most of the time for the others' blocks, because they are written in order.
-        name, shares = wire.through(bench, "--lanes=4")
+        # Beside others on a busy machine the ends need seconds for few bytes, so the wire takes longer.
+        name, shares = wire.through(bench, "--lanes=4", size=SIZE // 2)
         assert name == "network" and shares["network"] > 50, (name, shares)
     finally:
         wire.remove()

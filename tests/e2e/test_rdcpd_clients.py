@@ -58,7 +58,7 @@ def shares(bench, daemon, tmp_path, count, enough):
     runs = []
     for i in range(count):
         words = [daemon.url("ro/many"), "to%d" % i] if i % 2 else ["many", daemon.url("rw/to/%d" % i)]
-        runs.append(bench.start(daemon.argv("-r", DEMAND, "--lanes=1", "--sparse", *words), cwd=tmp_path))
+        runs.append(bench.start(daemon.argv("-r", DEMAND, "--connect-timeout=60", "--lanes=1", "--sparse", *words), cwd=tmp_path))
     pushes = [r for i, r in enumerate(runs) if not i % 2]
 
     def moved():

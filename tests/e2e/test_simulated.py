@@ -14,6 +14,8 @@ pytestmark = [
     pytest.mark.needs("sim", why="it orders faults of a simulated adapter"),
 ]
 BLOCK = 256 << 10
+# Seconds in which a copy ends whose path is silent, with --timeout=4; a long run has much beside it.
+NOTICED = (4 * 3 + 5) * (1 if COUNT == 1 else 3)
 STATUS_RETRY, STATUS_REMOTE_OP = 12, 11  # enum ibv_wc_status
 
 
@@ -53,7 +55,7 @@ def test_a_silent_path_is_noticed_in_time(bench, tmp_path, fault):
     assert r.code == 0, r.errors()
     assert "over TCP, not RDMA" in r.errors() and any(n in r.errors() for n in noticed), r.errors()
     # as long again to find out that nothing answers there any more
-    assert time.monotonic() - begun < 4 * 3 + 5
+    assert time.monotonic() - begun < NOTICED
 
 
 @pytest.mark.lanes
@@ -61,7 +63,7 @@ def test_a_silent_path_ends_a_copy_that_may_not_go_another_way(bench, tmp_path):
     begun = time.monotonic()
     r = copy(bench, tmp_path, "silent:n=60", "--timeout=4")
     assert r.code in (30, 44) and "no answer" in r.errors(), r.errors()
-    assert time.monotonic() - begun < 4 * 3 + 5
+    assert time.monotonic() - begun < NOTICED
 
 
 @pytest.mark.parametrize("victim", ["source", "sink"])
@@ -76,7 +78,7 @@ def test_a_silent_path_is_noticed_by_rdsend_and_rdrecv(bench, tmp_path, victim):
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
     assert (tmp_path / "out").read_bytes() == data
     assert "for 4 s" in source.errors(), source.errors()
-    assert time.monotonic() - begun < 4 * 3 + 5
+    assert time.monotonic() - begun < NOTICED
 
 
 def test_a_silent_path_is_noticed_while_the_sink_is_busy(bench, tmp_path):

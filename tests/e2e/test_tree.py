@@ -59,7 +59,7 @@ def test_tree_of_every_kind_is_copied(bench, ground, which, seed):
     equal(before, after, seed)
 
 
-@pytest.mark.timeout(300 * SLOW)
+@pytest.mark.timeout(1200)
 @pytest.mark.first
 def test_ten_thousand_files_and_one_of_4_gib_are_copied(bench, ground):
     seed = 99

@@ -150,6 +150,12 @@ def test_metadata_that_could_not_be_kept_is_named(expected, path, script, classe
     assert found(expected, "%s; %s" % (script, full)) == classes
 
 
+@pytest.mark.parametrize("counted, classes", [("4 more failures or warnings: ", set()), ("", {"mode"})])
+def test_metadata_that_could_not_be_kept_is_counted(expected, counted, classes):
+    many = "echo 'rdcp: open s/g: No space left on device\nrdcp: %sNo space left on device' >&2; exit 23" % counted
+    assert found(expected, "cp -p s/f t/f; chmod 600 t/f; " + many) == classes
+
+
 @pytest.mark.parametrize("kind, script", [
     ("content", "cp -a s/. t; rm t/extra; cp s/g t/f"), ("content", COPY + "; printf torn >t/f"), ("missing", COPY + "; rm t/f"),
     ("mode", COPY + "; chmod 600 t/f")])

@@ -716,9 +716,12 @@ static void test_abort_at_any_time_ends_the_lane(void **arg)
 			lane_break(r.pair.sink.lane, 0, "told so");
 		atomic_store(&r.pair.over, true);
 		lane_abort(i % 3 ? r.pair.source.lane : r.pair.sink.lane);
-		left = job_join(&r.source, SOON_MS * slow) && job_join(&r.sink, SOON_MS * slow);
-		if (!left)
+		left = job_join(&r.source, SOON_MS * 5 * slow) &&
+		       job_join(&r.sink, SOON_MS * 5 * slow);
+		if (!left) {
+			fprintf(stderr, "abort was not heard\n");
 			abort();
+		}
 		pair_close(&r.pair);
 		assert_int_equal(r.source.rc, -1);
 		assert_int_equal(r.sink.rc, -1);
