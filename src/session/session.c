@@ -441,9 +441,11 @@ int session_send(struct session *s, uint8_t type, const void *body, size_t len)
 	return control_send(s->control, type, body, len);
 }
 
-static void flush_until(struct session *s, uint64_t deadline)
+/* Returns whether the peer may still get what is left. */
+static bool flush_until(struct session *s, uint64_t deadline)
 {
 	struct failure f = *failed();
+	bool left;
 
 	pthread_mutex_lock(&s->lock);
 	while (s->error_pending && clock_left(deadline) > 0) {
@@ -452,8 +454,9 @@ static void flush_until(struct session *s, uint64_t deadline)
 		pthread_cond_timedwait(&s->changed, &s->lock, &until);
 	}
 	pthread_mutex_unlock(&s->lock);
-	control_flush(s->control, deadline);
+	left = control_flush(s->control, deadline) != 0 && clock_left(deadline) == 0;
 	fail_again(&f);
+	return left;
 }
 
 void session_flush(struct session *s)
@@ -463,7 +466,11 @@ void session_flush(struct session *s)
 
 void session_deliver(struct session *s)
 {
-	flush_until(s, clock_ms() + (uint64_t)s->terms.timeout_ms);
+	uint64_t until = clock_ms() + (uint64_t)s->terms.timeout_ms;
+
+	while (!cancelled() && clock_left(until) > 0 &&
+	       flush_until(s, clock_ms() + SIGNAL_CHECK_MS))
+		;
 }
 
 const struct msg_hello *session_peer(const struct session *s)

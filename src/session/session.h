@@ -77,7 +77,7 @@ struct lane *session_lane(struct session *s, unsigned i);
 int session_send(struct session *s, uint8_t type, const void *body, size_t len);
 /* Waits until the peer's host has all queued frames, or 1 s is over. */
 void session_flush(struct session *s);
-/* The same, for as long as the peer may be silent. */
+/* The same, for as long as the peer may be silent; a signal ends it. */
 void session_deliver(struct session *s);
 
 /* Makes this thread's failure the session's failure, unless the session has one already. Always

@@ -9,7 +9,9 @@ import time
 
 import pytest
 
-from hosts import COUNT, KEY, RSH, SLOW, leftovers, pattern, program, wait_until
+from daemons import Configured
+from faulty import slow_removal
+from hosts import COUNT, KEY, RSH, SLOW, Host, leftovers, pattern, program, wait_until
 from processes import children, words
 
 BLOCK = 256 << 10
@@ -101,6 +103,46 @@ def test_long_cut_is_survived(bench, tmp_path, wire, producer):
         lasted = time.monotonic() - start
         codes = source.wait(), sink.wait()
     assert codes == (0, 0), source.errors() + sink.errors()
+
+
+def cut_when_all_is_stored(wire):
+    """What the sink does last takes 2 s, so the cut begins before DONE is sent. It lasts for less than two thirds of --timeout=15."""
+    if not has_bounded_backoff():
+        pytest.skip("no TCP_RTO_MAX_MS")
+    time.sleep(0.7)
+    wire.mute("10.79.0", True)
+    time.sleep(9)
+    wire.mute("10.79.0", False)
+
+
+@pytest.mark.may_skip("any", "the kernel's TCP may have no bound for its pauses")
+def test_cut_when_all_is_stored_is_survived(bench, tmp_path, wire):
+    """A receiver that had closed its connection would answer what comes after the cut with a reset."""
+    env = {"RD_KEY": KEY}
+    common = ["--transport=tcp", "--timeout=15"]
+    sink = bench.start([*wire.on(1), program("rdrecv"), *common, "-v", "0", "-", "--", "sh", "-c", "cat >%s/out; touch %s/stored; sleep 2" % (
+        tmp_path, tmp_path)], env=env)
+    port = sink.expect("listening on").rsplit(":", 1)[1].split()[0]
+    source = bench.start([*wire.on(0), program("rdsend"), *common, "10.79.0.2", port, "-", "--", "echo", "some"], env=env)
+    wait_until((tmp_path / "stored").exists)
+    cut_when_all_is_stored(wire)
+    assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
+    assert (tmp_path / "out").read_bytes() == b"some\n"
+
+
+@pytest.mark.may_skip("any", "the kernel's TCP may have no bound for its pauses")
+def test_cut_when_a_daemon_has_stored_all_is_survived(bench, tmp_path, wire):
+    """There another process has the connection."""
+    daemon = Configured(bench, tmp_path, "[data]\npath = {tmp}/data\nread only = no\ndelete = yes\n", at="10.79.0.2",
+                        host=Host("far", "10.79.0.2", None, wire.on(1)), env=slow_removal("extra", 2000))
+    (tmp_path / "data" / "extra").write_bytes(b"to be deleted")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "new").write_bytes(b"new")
+    source = bench.start([*wire.on(0), *daemon.argv("-a", "--delete", "--transport=tcp", "--timeout=15", "in/", daemon.url("data"))], cwd=tmp_path)
+    wait_until((tmp_path / "data" / "new").exists)
+    cut_when_all_is_stored(wire)
+    assert source.wait() == 0, source.errors() + daemon.run.errors()
+    assert [p.name for p in (tmp_path / "data").iterdir()] == ["new"]
 
 
 # A stand-in for ssh whose bytes pass through one more process: stopping that process cuts the control channel only.

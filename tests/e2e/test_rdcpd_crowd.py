@@ -17,6 +17,8 @@ from hosts import COUNT, DEMAND, SLOW, leftovers, wait_until
 from proxies import admit_the_third, pass_all_on
 
 SECONDS = 3 if COUNT == 1 else 60
+# Of a flood, in a second: a long run has much beside it.
+ACCEPTED = RATE / (4 if COUNT == 1 else 20)
 CROWD = 1000
 COST_MAX = 64 << 10
 pytestmark = [
@@ -121,7 +123,7 @@ def test_a_hundred_new_connections_a_second(daemon, calm, tmp_path, what, addres
         flood.end()
     print("%d clients were served" % served)
     assert served > 0
-    flood.expect_rate(least=RATE / 20)
+    flood.expect_rate(least=ACCEPTED)
     wait_until(lambda: daemon.children() == [])
 
 
@@ -157,5 +159,5 @@ def test_lanes_do_not_wait_for_processes(bench, tmp_path):
             assert run.wait() == 0, run.errors()
         finally:
             flood.end()
-    flood.expect_rate(least=RATE / 20)
+    flood.expect_rate(least=ACCEPTED)
     assert "lane 0" in run.errors() and (tmp_path / "rw" / "in").read_bytes() == bytes(1 << 20), run.errors()

@@ -517,12 +517,14 @@ class Judge:
         return [p for p, v in self.run.after.items() if p == path or first and v["set"] == first]
 
     def is_named(self, path):
-        """Whether a message about anything but its content names the path, or its last parts; or may, because there were so many
-        that some are only counted."""
+        """Whether a message about anything but its content names the path, or its last parts; or may, because more with the
+        reason of such a message are only counted."""
         parts = path.split("/")
         names = "|".join(re.escape("/".join(parts[n:])) for n in range(len(parts)))
         lines = [line for text in self.run.texts for line in text.splitlines() if not re.search(r" (write|create) ", line)]
-        return any(re.search(r"[\s/](%s)([\s:/]|$)|: \d+ more failures or warnings: " % names, line) for line in lines)
+        counted = [m[1] for line in lines if (m := re.search(r": \d+ more failures or warnings(: .*)", line))]
+        return any(re.search(r"[\s/](%s)([\s:/]|$)" % names, line) for line in lines) or any(
+            line.endswith(tuple(counted)) for line in lines if "more failures or warnings" not in line)
 
     def may_resume(self, path):
         """Whether a large file is missing in the directory of a temporary, which the next run can take over."""

@@ -38,9 +38,10 @@ class Networks:
         for i, name in enumerate(self.names):
             if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode:
                 return False
-            # In a chroot that is no mount point ip may make one, and not enter it.
-            if not self.ip(i, "link", "set", "lo", "up"):
+            # In a chroot that is no mount point ip makes one, and can't enter it.
+            if subprocess.run([*self.on(i), "true"], capture_output=True).returncode:
                 return False
+            assert self.ip(i, "link", "set", "lo", "up")
         return True
 
     def remove(self):

@@ -11,8 +11,17 @@
 #include "base/io.h"
 
 /* When a side has ended, what is left has LAST_MS. If all of it has been read, the receiver must
- * take some each STALL_MS. A process that reads no more must say something each DEAF_MS, or end. */
-enum { TUNNEL_BYTES = 128 << 10, STALL_MS = 1000, DEAF_MS = 2000, LAST_MS = 30000 };
+ * take some each STALL_MS. A process that reads no more must say something each DEAF_MS, or end.
+ * What this host has sent, DONE for one, has ARRIVAL_MS, the default of --timeout: a cut may be as
+ * long. */
+enum {
+	TUNNEL_BYTES = 128 << 10,
+	STALL_MS = 1000,
+	DEAF_MS = 2000,
+	LAST_MS = 30000,
+	ARRIVAL_MS = 15000,
+	SIGTERM_MS = 100 /* how often to look for one meanwhile */
+};
 
 struct flow {
 	size_t start, end;
@@ -205,6 +214,17 @@ static void step_tunnel(struct tunnel *t)
 		write_peer(t);
 }
 
+static void await_arrival(const struct channel *ch)
+{
+	uint64_t until = clock_ms() + ARRIVAL_MS, slice;
+
+	channel_set_timeout(ch, ARRIVAL_MS);
+	do
+		slice = clock_ms() + SIGTERM_MS;
+	while (!channel_flush(ch, slice) && clock_left(slice) == 0 && clock_left(until) > 0 &&
+	       !was_asked_to_end);
+}
+
 int tunnel_run(struct channel *ch, const void *already_read, size_t len, int in, int out)
 {
 	static struct tunnel t;
@@ -231,7 +251,7 @@ int tunnel_run(struct channel *ch, const void *already_read, size_t len, int in,
 		wait_for_tunnel(&t);
 	}
 	if (!t.broken)
-		channel_flush(ch, clock_ms() + STALL_MS);
+		await_arrival(ch);
 	explicit_bzero(&t.to_peer, sizeof t.to_peer);
 	explicit_bzero(&t.from_peer, sizeof t.from_peer);
 	channel_free(ch);

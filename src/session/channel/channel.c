@@ -138,11 +138,16 @@ void channel_set_timeout(const struct channel *c, int timeout_ms)
 bool channel_flush(const struct channel *c, uint64_t deadline_ms)
 {
 	struct timespec pause = {.tv_nsec = 500000};
+	struct pollfd p = {.fd = c->out};
 
 	while (channel_unsent(c) > 0) {
-		if (clock_left(deadline_ms) == 0)
+		int broken = ppoll(&p, 1, &pause, NULL);
+
+		/* What a connection that was reset had not sent stays unsent. */
+		if (clock_left(deadline_ms) == 0 || broken > 0)
 			return false;
-		nanosleep(&pause, NULL);
+		if (broken < 0)
+			nanosleep(&pause, NULL);
 		if (pause.tv_nsec < 16000000)
 			pause.tv_nsec *= 2;
 	}

@@ -70,7 +70,8 @@ void channel_set_timeout(const struct channel *c, int timeout_ms);
  * thread, as long as the channel exists. */
 size_t channel_unsent(const struct channel *c);
 /* Waits until a TCP peer's kernel has acknowledged everything written. Closing a socket with unread
- * input discards whatever has not arrived. Returns false if deadline_ms passed. */
+ * input discards whatever has not arrived. Returns false if deadline_ms passed, or at once if the
+ * connection is broken. */
 bool channel_flush(const struct channel *c, uint64_t deadline_ms);
 /* Frees c in a forked process that does not use it: the peer notices nothing. */
 void channel_forget(struct channel *c);

@@ -716,6 +716,7 @@ static void test_abort_at_any_time_ends_the_lane(void **arg)
 			lane_break(r.pair.sink.lane, 0, "told so");
 		atomic_store(&r.pair.over, true);
 		lane_abort(i % 3 ? r.pair.source.lane : r.pair.sink.lane);
+		/* They are busy, and with other programs the processors may be, too. */
 		left = job_join(&r.source, SOON_MS * 5 * slow) &&
 		       job_join(&r.sink, SOON_MS * 5 * slow);
 		if (!left) {
