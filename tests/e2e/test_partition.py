@@ -32,16 +32,22 @@ def wire(networks):
     return w
 
 
-def start_both(bench, wire, target, producer, timeout=TIMEOUT):
-    """A receiver and a sender with the wire between them, already moving bytes."""
+def start_ends(bench, wire, target, producer, timeout):
+    """A receiver and a sender with the wire between them. target: the receiver's last words."""
     env = {"RD_KEY": KEY}
     common = ["--transport=tcp", "--timeout=%d" % timeout]
-    sink = bench.start([*wire.on(1), program("rdrecv"), *common, "-v", "0", "-", target], env=env)
+    sink = bench.start([*wire.on(1), program("rdrecv"), *common, "-v", "0", "-", *target], env=env)
     port = sink.expect("listening on").rsplit(":", 1)[1].split()[0]
     source = bench.start([*wire.on(0), program("rdsend"), *common, "10.79.0.2", port, "-", "--",
                           "sh", "-c", producer], env=env)
-    wait_until(lambda: leftovers(target.parent))
     return source, sink
+
+
+def start_both(bench, wire, target, producer, timeout=TIMEOUT):
+    """The same, already moving bytes into a file."""
+    ends = start_ends(bench, wire, [target], producer, timeout)
+    wait_until(lambda: leftovers(target.parent))
+    return ends
 
 
 @pytest.mark.parametrize("way", ["down", "mute"])
@@ -118,12 +124,8 @@ def cut_when_all_is_stored(wire):
 @pytest.mark.may_skip("any", "the kernel's TCP may have no bound for its pauses")
 def test_cut_when_all_is_stored_is_survived(bench, tmp_path, wire):
     """A receiver that had closed its connection would answer what comes after the cut with a reset."""
-    env = {"RD_KEY": KEY}
-    common = ["--transport=tcp", "--timeout=15"]
-    sink = bench.start([*wire.on(1), program("rdrecv"), *common, "-v", "0", "-", "--", "sh", "-c", "cat >%s/out; touch %s/stored; sleep 2" % (
-        tmp_path, tmp_path)], env=env)
-    port = sink.expect("listening on").rsplit(":", 1)[1].split()[0]
-    source = bench.start([*wire.on(0), program("rdsend"), *common, "10.79.0.2", port, "-", "--", "echo", "some"], env=env)
+    command = "cat >%s/out; touch %s/stored; sleep 2" % (tmp_path, tmp_path)
+    source, sink = start_ends(bench, wire, ["--", "sh", "-c", command], "echo some", timeout=15)
     wait_until((tmp_path / "stored").exists)
     cut_when_all_is_stored(wire)
     assert (source.wait(), sink.wait()) == (0, 0), source.errors() + sink.errors()
