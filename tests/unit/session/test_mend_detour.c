@@ -12,7 +12,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 #include <cmocka.h>
 
 static struct pair p;
@@ -21,7 +20,6 @@ static _Atomic unsigned listening_port;
 static int setup(void **state)
 {
 	(void)state;
-	alarm(110);
 	pair_init(&p);
 	return 0;
 }

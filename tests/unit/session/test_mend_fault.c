@@ -20,7 +20,6 @@ static struct pair p;
 static int setup(void **state)
 {
 	(void)state;
-	alarm(60);
 	pair_init(&p);
 	return 0;
 }

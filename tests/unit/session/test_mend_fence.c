@@ -12,7 +12,6 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/clock.h"
 #include <cmocka.h>
 
@@ -23,7 +22,6 @@ static struct pair p;
 static int setup(void **state)
 {
 	(void)state;
-	alarm(110);
 	pair_init(&p);
 	for (unsigned i = 0; i < 2; i++)
 		p.ends[i].o.timeout_ms = 1000;

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/clock.h"
 #include "session/connect/porter.h"
 #include "session/session_impl.h"
@@ -128,7 +127,6 @@ int __wrap_porter_listen_rdma(struct porter *porter, const union address *addr, 
 static int setup(void **state)
 {
 	(void)state;
-	alarm(60);
 	pair_init(&p);
 	tcp = TCP_OPEN;
 	atomic_store(&closes, false);

@@ -25,7 +25,6 @@ enum {
 	SENT = LANE_HELLO_SIZE + (BLOCKS - 1) * LANE_HEAD + 16 + 997 + 1994 + 2991 + 3988 + LAST,
 	HEADS = LANE_HELLO_SIZE + LANE_HEAD + 16 + LANE_HEAD, /* until the second block's data */
 	ALWAYS = 1000,
-	ONE_RUN_S = 60,
 };
 
 static struct pair p;
@@ -115,7 +114,6 @@ static void run_mutation(unsigned number)
 	uint64_t at;
 	int rc;
 
-	alarm(ONE_RUN_S);
 	pair_init(&p);
 	set_mutation(number);
 	at = atomic_load(&p.proxy.flip_at);

@@ -13,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include "base/clock.h"
 #include "lane/tcp/tcp_connect.h"
 #include "session/connect/porter.h"
@@ -144,7 +143,6 @@ static void work(struct lane_job *j, struct block *b, uint64_t number)
 static int setup(void **state)
 {
 	(void)state;
-	alarm(60);
 	pair_init(&p);
 	p.work = work;
 	for (unsigned i = 0; i < 2; i++) {

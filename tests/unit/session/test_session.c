@@ -25,7 +25,6 @@ static struct pair p;
 static int setup(void **state)
 {
 	(void)state;
-	alarm(110);
 	pair_init(&p);
 	return 0;
 }

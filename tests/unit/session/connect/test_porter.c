@@ -671,6 +671,5 @@ int main(void)
 	};
 
 	signal(SIGPIPE, SIG_IGN);
-	alarm(100);
 	return cmocka_run_group_tests_name("porter", tests, NULL, NULL);
 }
