@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-pytest_plugins = ["marks", "run_files"]
+pytest_plugins = ["marks", "run_files", "shares"]

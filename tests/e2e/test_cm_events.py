@@ -11,6 +11,7 @@ from hosts import IWARP, pattern
 
 pytestmark = [
     pytest.mark.moves_blocks,
+    pytest.mark.each_value,
     pytest.mark.needs("sim", why="it orders events of a simulated connection manager"),
 ]
 BLOCK = 256 << 10

@@ -13,7 +13,7 @@ import pytest
 from hosts import COUNT, LAB, SLOW, leftovers, pattern, wait_until
 from processes import children, words
 
-pytestmark = pytest.mark.moves_blocks
+pytestmark = [pytest.mark.moves_blocks, pytest.mark.each_combination]
 BLOCK = 256 << 10
 
 

@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT / "tests" / "faults"))
 from limits import Ext4, MayNotMount, Oracle, Tmpfs  # noqa: E402
 
 pytestmark = [
+    pytest.mark.each_combination,
     pytest.mark.needs("tcp", why="over TCP on one host; disks are the same with any adapter"),
     pytest.mark.needs("root", why="it takes root to mount"),
     pytest.mark.may_skip("any", "to mount takes root, and a container that may"),

@@ -9,6 +9,7 @@ import pytest
 from hosts import pattern
 from trees import WAYS, make, read, ways
 
+pytestmark = pytest.mark.each_combination
 BIG = 6 << 20
 
 way = ways(*WAYS, "one far host")

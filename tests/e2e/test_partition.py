@@ -19,6 +19,7 @@ TIMEOUT = 6
 TCP_RTO_MAX_MS = 44
 
 pytestmark = [
+    pytest.mark.each_combination,
     pytest.mark.moves_blocks,
     pytest.mark.needs("tcp", why="the wire is made for TCP; the host runs it"),
     pytest.mark.may_skip("user", "a network namespace may be had by root only"),

@@ -22,6 +22,7 @@ NAMES = ["f%d" % i for i in range(12)]
 CODES = (0, 3, 11, 23, 24, 25, 42)
 
 pytestmark = [
+    pytest.mark.each_combination,
     pytest.mark.moves_blocks,
     pytest.mark.any_lane,
     pytest.mark.needs("root", why="a race against root takes root"),

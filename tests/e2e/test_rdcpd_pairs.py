@@ -365,6 +365,7 @@ def test_target_module_is_read_only(pair, tmp_path, source):
     wait_until(pair.are_idle)
 
 
+@pytest.mark.each_combination
 @pytest.mark.parametrize("options, code", [(["--transport=rdma"], 43), (["--transport=ssh"], 1), (["--owner"], 1)])
 def test_refused_options(pair, ends, tmp_path, options, code):
     (source, here), (target, there) = ends

@@ -11,8 +11,11 @@ import pytest
 from file_systems import mounted_image
 from hosts import leftovers, pattern
 
-pytestmark = pytest.mark.may_skip(
-    "any", "btrfs or XFS is mounted for it, which takes root, the file system in the kernel, and its programs")
+pytestmark = [
+    pytest.mark.each_combination,
+    pytest.mark.may_skip(
+        "any", "btrfs or XFS is mounted for it, which takes root, the file system in the kernel, and its programs"),
+]
 MIB = 1 << 20
 
 

@@ -14,7 +14,7 @@ import pytest
 from hosts import COUNT, DEMAND, FAR, KEY, NEAR, PATIENCE, RSH, SLOW, leftovers, pattern, program, wait_until
 from processes import descendants, runs
 
-pytestmark = [pytest.mark.moves_blocks, pytest.mark.any_lane]
+pytestmark = [pytest.mark.moves_blocks, pytest.mark.any_lane, pytest.mark.each_combination]
 BLOCK = 256 << 10
 KILLED = -signal.SIGKILL
 VICTIMS = ["source", "relay", "relay's rdsend", "sink"]

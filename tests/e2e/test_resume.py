@@ -14,7 +14,7 @@ from hosts import COUNT, LAB, SLOW, USER, leftovers, pattern, wait_until, wait_u
 from processes import descendants, words
 from trees import compare, data_ranges, equal, fell, generate, make, read, stale, summary, walk
 
-pytestmark = [pytest.mark.moves_blocks, pytest.mark.any_lane]
+pytestmark = [pytest.mark.moves_blocks, pytest.mark.any_lane, pytest.mark.each_combination]
 BLOCK = 256 << 10
 RESUME_MIN = 4 << 20
 FILES = 20 if LAB else 100

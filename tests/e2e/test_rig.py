@@ -13,10 +13,13 @@ from hosts import ROOT, as_nobody, open_up
 pytestmark = pytest.mark.needs("tcp", why="it needs no adapter; one run is enough")
 
 
-def run_pytest(directory, code, *options, **env):
-    """Another run of pytest, of one test."""
+IT = "def test_it(tmp_path):\n    %s\n"
+
+
+def run_pytest(directory, tests, *options, **env):
+    """Another run of pytest, of these tests."""
     directory.mkdir(exist_ok=True)
-    (directory / "test_it.py").write_text("def test_it(tmp_path):\n    " + code + "\n")
+    (directory / "test_it.py").write_text(tests)
     own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_") or k == "PYTEST_DEBUG_TEMPROOT"}
     r = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "test_it.py"],
                        cwd=directory, env=dict(own, **env), capture_output=True, text=True, check=False)
@@ -28,7 +31,7 @@ def run_pytest(directory, code, *options, **env):
 def test_other_users_keep_their_way_to_files_while_another_pytest_begins(bench, tmp_path):
     open_up(tmp_path)
     (tmp_path / "in").write_bytes(b"here")
-    assert run_pytest(tmp_path / "another", "pass") == 0
+    assert run_pytest(tmp_path / "another", IT % "pass") == 0
     r = bench.run([*as_nobody(), "cat", tmp_path / "in"])
     assert (r.code, r.out) == (0, b"here"), r.errors()
 
@@ -43,7 +46,7 @@ def test_files_of_runs_stay_while_they_last_and_of_the_latest_that_failed(tmp_pa
     lasts.failed = True
 
     def run(code):
-        run_pytest(tmp_path / "another", code, "-p", "run_files", PYTHONPATH=str(ROOT / "tests" / "rig"),
+        run_pytest(tmp_path / "another", IT % code, "-p", "run_files", PYTHONPATH=str(ROOT / "tests" / "rig"),
                    TMPDIR=str(top))
         return sorted(set(top.iterdir()) - {old[0], *old[3:]})
     assert not run("pass")
@@ -56,3 +59,34 @@ def test_what_does_not_end_is_reported_with_what_the_others_said(bench):
     assert bench.run(["sh", "-c", "echo because >&2; exit 11"]).code == 11
     with pytest.raises(AssertionError, match=r"(?s)'sleep'.*does not end within.*\(exit 11\): because"):
         bench.start(["sleep", "1000"]).wait(.1)
+
+
+SHARED = """
+import pytest
+@pytest.fixture(params=["push", "pull", "both", "local"])
+def way(request):
+    return request.param
+pytestmark = pytest.mark.%s
+@pytest.mark.parametrize("kind, size", [("file", 0), ("file", 1), ("tree", 0)])
+@pytest.mark.parametrize(argnames="option", argvalues=[None, "-H"])
+def test_it(way, kind, size, option):
+    open("seen", "a").write("%%s %%s%%d %%s\\n" %% (way, kind, size, option))
+"""
+
+
+@pytest.mark.parametrize("mark, options, count, cases, own, all_of_it", [
+    ("none", [], 1, "", 6, 6), ("each_value", [], 1, "", 3, 4), ("each_combination", [], 1, "", 6, 24),
+    ("none", [], 10, "", 6, 24), ("none", [], 1, "all", 6, 24), ("none", ["-k", "push and tree or pull and file"], 1, "", 6, 6),
+], ids=["short", "each_value", "each_combination", "long", "all", "named"])
+def test_a_short_run_takes_each_case_one_way(tmp_path, mark, options, count, cases, own, all_of_it):
+    def run():
+        (tmp_path / "seen").unlink(missing_ok=True)
+        run_pytest(tmp_path, SHARED % mark, "-p", "shares", *options, PYTHONPATH=str(ROOT / "tests" / "rig"),
+                   SLUICE_COUNT=str(count), SLUICE_CASES=cases)
+        return (tmp_path / "seen").read_text().splitlines()
+    seen = run()
+    ways, kinds, switches = (set(v) for v in zip(*(line.split() for line in seen)))
+    assert len(ways) == (2 if options else 4) and len(kinds) == 3 and len(switches) == 2
+    assert len({line.partition(" ")[2] for line in seen}) >= own
+    assert len(seen) == len(set(seen)) and all_of_it <= len(seen) <= all_of_it + (mark == "each_value")
+    assert run() == seen

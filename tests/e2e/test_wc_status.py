@@ -10,6 +10,7 @@ from hosts import IWARP, pattern
 
 pytestmark = [
     pytest.mark.moves_blocks,
+    pytest.mark.each_value,
     pytest.mark.needs("sim", why="it orders the statuses of a simulated adapter"),
 ]
 BLOCK = 256 << 10

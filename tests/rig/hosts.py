@@ -9,6 +9,7 @@ SLUICE_TEST_FAR, of an iWARP adapter if SLUICE_TEST_IWARP is set.
 """
 
 import atexit
+import functools
 import os
 import pathlib
 import random
@@ -296,8 +297,10 @@ def leftovers(directory):
                   if p.name.startswith(".sluice."))
 
 
+@functools.lru_cache(maxsize=2)
 def pattern(size, seed=1):
-    """Bytes that differ from block to block."""
+    """Bytes that differ from block to block. The tests of a file mostly move the same ones, and to make 32 MiB takes as
+    long as to move them."""
     return random.Random(seed).randbytes(min(size, 1 << 20)) * (size // (1 << 20)) + \
         random.Random(seed + 1).randbytes(size % (1 << 20)) if size >= 1 << 20 else \
         random.Random(seed).randbytes(size)
