@@ -175,3 +175,24 @@ def test_manual_names_what_can_be_refused():
     manual = (ROOT / "man" / "rdcpd.conf.5").read_text().replace("\\-", "-")
     text = re.search(r"^What can be refused:\n(.*)\.$", manual, re.M)[1]
     assert ["--" + name for name in text.split(", ")] == refusable()
+
+
+@pytest.mark.parametrize("options, old, keeps", [
+    (["--backup"], "f~/sub/x", "anonymous"), (["--backup", "--suffix=ull"], "full/x", "anonymous"),
+    (["--backup"], "f~/sub/x", "key"), (["--backup-dir=keep"], "keep/f/sub/x", "key"), (["--backup-dir=keep"], "keep/f/sub/x", "")])
+def test_a_backup_removes_no_tree_where_nothing_may_be_deleted(bench, tmp_path, options, old, keeps):
+    """The client chooses its name, and so any tree of the module."""
+    d = Configured(bench, tmp_path, "[m]\npath = {tmp}/m\nread only = no\ndelete = %s\n%s" % (
+        "no" if keeps == "key" else "yes", "anonymous = yes\nanonymous write = yes\n" if keeps == "anonymous" else ""))
+    top = tmp_path / "m"
+    (top / old).parent.mkdir(parents=True)
+    (top / old).write_bytes(b"precious")
+    (top / "f").write_bytes(b"old")
+    (tmp_path / "f").write_bytes(b"newer")
+    client = [program("rdcp")] if keeps == "anonymous" else d.argv()
+    r = bench.run([*client, *options, "f", d.url("m/f")], cwd=tmp_path)
+    if keeps:
+        assert r.code == 11 and "nothing may be deleted here" in r.errors(), (r.code, r.errors())
+        assert (top / old).read_bytes() == b"precious" and (top / "f").read_bytes() == b"old"
+    else:
+        assert r.code == 0 and (top / "f").read_bytes() == b"newer" and not (top / old).exists(), (r.code, r.errors())

@@ -152,6 +152,8 @@ int guest_check(const struct guest *g, struct orders *o)
 	bound_times(g, &o->m);
 	if (o->m.role == ROLE_SINK && g->fsync)
 		o->rules.fsync = true;
+	/* --suffix and --backup-dir choose what a backup replaces. */
+	o->rules.spare_trees = !g->may_delete;
 	if (o->m.role == ROLE_SINK && has_chmod(g))
 		o->rules.incoming_chmod = g->incoming_chmod;
 	/* No ~ and no patterns: these belong to an account and its shell. */

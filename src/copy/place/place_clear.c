@@ -189,5 +189,9 @@ int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *n
 		return 0;
 	if (!S_ISDIR(st.st_mode) || (errno != ENOTEMPTY && errno != EEXIST))
 		return fail("replace backup %s: %m", name);
+	if (p->rules->spare_trees)
+		return fail("replace backup %s: it is a directory with something in it, and "
+			    "nothing may be deleted here",
+			    name);
 	return rehearse_clearing(&w, &count) ? -1 : clear_tree(&w, (struct tree_removal){0}, count);
 }

@@ -476,7 +476,8 @@ int delete_in_the_way(const struct place_entry *s);
 /* Would delete_in_the_way() succeed, as far as can be seen?  A dry run reports what would be
  * deleted. */
 int delete_check_in_the_way(const struct place_entry *s);
-/* name in dirfd is to become a backup: removes what an earlier run backed up there, of any type.
+/* name in dirfd is to become a backup: removes what an earlier run backed up there, of any type,
+ * but no directory with anything in it under the rule spare_trees.
  * dir: the path of dirfd. */
 int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *name);
 /* Deletes the directory name in dirfd with everything in it.  dir: the path of dirfd from the top.

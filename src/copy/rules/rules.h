@@ -25,6 +25,7 @@ struct rules {
 	unsigned digest; /* enum content_digest of --print-digest */
 	/* Only at an end: */
 	const char *incoming_chmod; /* sink: applied to the source's modes; NULL: none */
+	bool spare_trees; /* sink: a backup replaces no directory that has anything in it */
 	const struct filter *filter; /* NULL: everything */
 	const struct files_from *listed; /* --files-from; NULL: none */
 };
