@@ -250,6 +250,19 @@ def test_commands_run_at_both_ends(bench, tmp_path):
     assert (tmp_path / "out").read_bytes() == data
 
 
+@pytest.mark.parametrize("command, code", [
+    ("sleep 0.3", 11), ("exec <&-; sleep 0.3", 11), ("true", 11), ("head -c 100", 11),
+    ("head -c 60000", 0), ("sleep 0.3; cat", 0), ("cat >/dev/null & wait", 11)])
+def test_a_command_that_succeeds_has_read_everything(bench, tmp_path, command, code):
+    """What fits into a pipe is written whether it is read or not. The last: a shell's background command reads nothing."""
+    (tmp_path / "in").write_bytes(pattern(60000))
+    sink = bench.receive("--", "sh", "-c", command + (" >%s/out" % tmp_path if "cat" in command[-3:] else ""))
+    source = bench.send(sink.port, tmp_path / "in")
+    assert (source.wait(), sink.wait()) == (code, code), source.errors() + sink.errors()
+    if command.endswith("cat"):
+        assert (tmp_path / "out").read_bytes() == pattern(60000)
+
+
 def test_commands_do_not_run_before_the_key_is_right(bench, tmp_path):
     sink = bench.receive("--", "touch", tmp_path / "ran")
     (tmp_path / "in").write_bytes(b"x")

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@
 #include "copy/io/floor.h"
 #include "copy/io/sizes.h"
 
-enum { PIPE_SIZE = 1 << 20, PAGE = 4096 };
+enum { PIPE_SIZE = 1 << 20, PAGE = 4096, DRAIN_PAUSE_MAX_MS = 16 };
 
 void stream_widen(int fd)
 {
@@ -215,6 +216,30 @@ int outlet_seek_to_end(const struct outlet *o, uint64_t size)
 	if (!o->seekable || lseek(o->fd, (off_t)(o->base + size), SEEK_SET) >= 0)
 		return 0;
 	return fail("seek in %s: %m", o->name);
+}
+
+int outlet_drain(const struct outlet *o)
+{
+	const struct stopper *s = &o->stopper;
+	struct pollfd p = {.fd = o->fd};
+	int left = 0, pause_ms = 1;
+
+	while (ioctl(o->fd, FIONREAD, &left) == 0 && left > 0) {
+		/* POLLERR: nobody can read it any more, unless somebody did before he ended. */
+		bool deserted = poll(&p, 1, pause_ms) > 0;
+
+		if (s->stop && s->stop(s->ctx)) {
+			errno = ECANCELED;
+			return fail("write %s: %m", o->name);
+		}
+		if (deserted && ioctl(o->fd, FIONREAD, &left) == 0 && left > 0) {
+			errno = EPIPE;
+			return fail("write %s: %m", o->name);
+		}
+		if (pause_ms < DRAIN_PAUSE_MAX_MS)
+			pause_ms *= 2;
+	}
+	return 0;
 }
 
 ssize_t stream_gather(int fd, void *buf, size_t room, const struct stopper *s, int *after)

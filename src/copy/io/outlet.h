@@ -52,6 +52,9 @@ int outlet_sync(int fd);
 /* Moves the descriptor's offset behind the last byte, for processes that share it.  Extends a fresh
  * file to it. */
 int outlet_seek_to_end(const struct outlet *o, uint64_t size);
+/* Waits until the reader of a pipe has taken everything, however long it rests.  Fails if it ends
+ * before that: what is in a pipe that nobody reads is lost. */
+int outlet_drain(const struct outlet *o);
 
 /*
  * Reads what is available, up to room bytes.  Waits for the first byte.  Then continues until room

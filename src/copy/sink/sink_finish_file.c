@@ -158,6 +158,15 @@ static int seek_to_end(const struct sink_whole *w, const char *shown)
 	return outlet_seek_to_end(&o, w->end->size);
 }
 
+/* Into a command, which may end well without having read it. */
+static int drain_pipe(const struct sink_whole *w, const char *shown)
+{
+	struct outlet o = *w->out;
+
+	o.name = shown;
+	return outlet_drain(&o);
+}
+
 static int store_stream(struct sink_lane *l, const struct sink_whole *w,
 			char digest[static EVENT_DIGEST])
 {
@@ -171,8 +180,12 @@ static int store_stream(struct sink_lane *l, const struct sink_whole *w,
 		return -1;
 	if (s->rules->fsync && outlet_sync(stream->fd))
 		return fail("fsync %s: %m", stream->name);
-	if (stream->close_at_end && close(stream->fd))
-		return fail("close %s: %m", stream->name);
+	if (stream->close_at_end) {
+		if (drain_pipe(w, stream->name))
+			return -1;
+		if (close(stream->fd))
+			return fail("close %s: %m", stream->name);
+	}
 	return stream->finish ? stream->finish(stream->ctx) : 0;
 }
 
