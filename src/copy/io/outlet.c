@@ -218,22 +218,25 @@ int outlet_seek_to_end(const struct outlet *o, uint64_t size)
 	return fail("seek in %s: %m", o->name);
 }
 
+static bool holds_bytes(int pipe)
+{
+	int left = 0;
+
+	return ioctl(pipe, FIONREAD, &left) == 0 && left > 0;
+}
+
 int outlet_drain(const struct outlet *o)
 {
 	const struct stopper *s = &o->stopper;
 	struct pollfd p = {.fd = o->fd};
-	int left = 0, pause_ms = 1;
+	int pause_ms = 1;
 
-	while (ioctl(o->fd, FIONREAD, &left) == 0 && left > 0) {
+	while (holds_bytes(o->fd)) {
 		/* POLLERR: nobody can read it any more, unless somebody did before he ended. */
-		bool deserted = poll(&p, 1, pause_ms) > 0;
+		bool deserted = poll(&p, 1, pause_ms) > 0, stopped = s->stop && s->stop(s->ctx);
 
-		if (s->stop && s->stop(s->ctx)) {
-			errno = ECANCELED;
-			return fail("write %s: %m", o->name);
-		}
-		if (deserted && ioctl(o->fd, FIONREAD, &left) == 0 && left > 0) {
-			errno = EPIPE;
+		if (stopped || (deserted && holds_bytes(o->fd))) {
+			errno = stopped ? ECANCELED : EPIPE;
 			return fail("write %s: %m", o->name);
 		}
 		if (pause_ms < DRAIN_PAUSE_MAX_MS)

@@ -150,20 +150,26 @@ static int check_stream_reach(const struct sink_whole *w, int fd, const char *sh
 
 /* ---- each kind ------------------------------------------------------------------------ */
 
-static int seek_to_end(const struct sink_whole *w, const char *shown)
+static struct outlet name_outlet(const struct sink_whole *w, const char *shown)
 {
 	struct outlet o = *w->out;
 
 	o.name = shown;
+	return o;
+}
+
+static int seek_to_end(const struct sink_whole *w, const char *shown)
+{
+	struct outlet o = name_outlet(w, shown);
+
 	return outlet_seek_to_end(&o, w->end->size);
 }
 
 /* Into a command, which may end well without having read it. */
 static int drain_pipe(const struct sink_whole *w, const char *shown)
 {
-	struct outlet o = *w->out;
+	struct outlet o = name_outlet(w, shown);
 
-	o.name = shown;
 	return outlet_drain(&o);
 }
 
