@@ -112,7 +112,8 @@ def test_auto_compresses_again_what_shrinks_under_a_limit(bench, tmp_path):
     r = bench.copy("--json", "-z", "--lanes=1", "--bwlimit=2M", "in", "far:%s/out" % tmp_path)
     assert r.code == 0, r.errors()
     assert (tmp_path / "out").read_bytes() == (tmp_path / "in").read_bytes()
-    assert summary(r)["wire_bytes"] < 13 << 20, summary(r)
+    # On a busy machine some of the text goes before compression is found to pay.
+    assert summary(r)["wire_bytes"] < 16 << 20, summary(r)
 
 
 @pytest.mark.any_lane

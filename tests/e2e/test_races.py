@@ -262,7 +262,12 @@ def test_careless_program_is_detected(bench, ground, what):
     def watch():
         while not seen.is_set() and flipper.proc.poll() is None:
             time.sleep(0.05)
-            if looks(stage.out) != before:
+            try:
+                changed = looks(stage.out) != before
+            except OSError:
+                # A file that was listed is gone.
+                changed = True
+            if changed:
                 seen.set()
     watcher = threading.Thread(target=watch)
     watcher.start()
@@ -273,7 +278,7 @@ def test_careless_program_is_detected(bench, ground, what):
             pass
     watcher.join()
     flipper.kill()
-    assert seen.is_set(), "the flipper is too slow to find a race"
+    assert seen.is_set(), "nothing outside was changed"
 
 
 def test_undisturbed_copy_works(bench, ground):
