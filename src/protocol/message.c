@@ -447,6 +447,7 @@ void msg_total_encode(struct writer *w, const struct msg_total *m)
 	put_u64(w, m->digest[0]);
 	put_u64(w, m->digest[1]);
 	put_u8(w, m->incomplete);
+	put_u64(w, m->target);
 }
 
 void total_take(struct decoder *d, struct msg_total *m)
@@ -459,6 +460,7 @@ void total_take(struct decoder *d, struct msg_total *m)
 	m->digest[0] = take_u64(&d->r);
 	m->digest[1] = take_u64(&d->r);
 	m->incomplete = take_bool(d, "incomplete");
+	m->target = take_u64(&d->r);
 }
 
 int msg_total_decode(const struct frame *f, struct msg_total *m)
@@ -467,6 +469,7 @@ int msg_total_decode(const struct frame *f, struct msg_total *m)
 
 	total_take(&d, m);
 	decoder_require(&d, f->type != MSG_DONE || !m->incomplete, "incomplete");
+	decoder_require(&d, f->type == MSG_DONE || m->target == 0, "target");
 	return decoder_finish(&d);
 }
 

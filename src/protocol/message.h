@@ -284,6 +284,9 @@ struct msg_total { /* part of END and DONE */
 	/* END: the source could not be read completely, so the sink must not delete anything. DONE:
 	 * false. */
 	bool incomplete;
+	/* DONE, with DELETE: a hash that identifies the target; the source only compares it with
+	 * what earlier DONEs said.  Else 0. */
+	uint64_t target;
 };
 void msg_total_encode(struct writer *w, const struct msg_total *m);
 int msg_total_decode(const struct frame *f, struct msg_total *m);

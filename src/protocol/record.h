@@ -90,7 +90,8 @@ enum record_dir_flags {
 	DIR_IMPLIED = 1 << 1, /* only leads to what the user asked for (--relative) */
 	DIR_MANY = 1 << 2, /* one of several sources: the target must be a directory */
 	DIR_AGAIN = 1 << 3, /* an earlier source has it too: that source's attributes apply */
-	DIR_FLAGS_ALL = (1 << 4) - 1,
+	DIR_MOVED = 1 << 4, /* an earlier move of it was not completed: nothing below is deleted */
+	DIR_FLAGS_ALL = (1 << 5) - 1,
 };
 struct record_dir {
 	uint32_t id; /* from the same id space as files */

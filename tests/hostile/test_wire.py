@@ -53,7 +53,7 @@ COUNTS = [(0, 0x0102030405060708, U64), (0, 0x1112131415161718, U64), (0, 0x2122
 TOTAL = dict(files=COUNTS[0], same=(0, 0x5152535455565758, U64),
              others=(0, 0x6162636465666768, U64), failed=COUNTS[1], bytes=COUNTS[2],
              digest_low=(0, 0x3132333435363738, U64), digest_high=(0, 0x4142434445464748, U64),
-             incomplete=(0, 0, 0))
+             incomplete=(0, 0, 0), target=(0, 0x7172737475767778, U64))
 
 
 def numbered(i, most):
@@ -104,7 +104,7 @@ SAMPLES = {
                  [{"low": 0x3132333435363738 + i, "high": 0x4142434445464748 + i}
                   for i in range(2)],
                  [{"low": U64 - i, "high": U64 - i} for i in range(2048)])),
-    "END": {**TOTAL, "incomplete": (0, 1, 1)},
+    "END": {**TOTAL, "incomplete": (0, 1, 1), "target": (0, 0, 0)},
     "DONE": TOTAL,
     "TIMES": TIMES,
     "ERROR": dict(code=(1, 44, 45), host=text("storage2", HOST),

@@ -138,7 +138,7 @@ def take_all(fields, data):
 
 TOTAL = [("files", "u64"), ("same", "u64"), ("others", "u64"), ("failed", "u64"),
          ("bytes", "u64"), ("digest_low", "u64"), ("digest_high", "u64"),
-         ("incomplete", "u8")]
+         ("incomplete", "u8"), ("target", "u64")]
 TIMES = [("kind", "u8"), ("same_host", "u8"), ("used", "u16"), ("cpus", "u16"), ("rtt_us", "u32"),
          ("block", "u32")] + [
     (name, "u64") for name in (

@@ -5,10 +5,11 @@ changed."""
 
 import os
 
-from model import IS_STREAM, below_any
+from model import IS_STREAM, MOVE_MARKER, below_any
 from world import below, is_ours, size_of
 
 ALWAYS = ("kind", "text", "content", "mode", "mtime", "uid", "gid", "xattrs", "acls")
+MARKER_LINE = 17    # bytes, for each move that was not completed
 KINDS = {"mtime": "time", "uid": "owner", "gid": "owner", "text": "content", "kind": "type"}
 
 
@@ -129,7 +130,8 @@ def may_be_left(model, path, node, killed):
         return False
     dir = os.path.dirname(path)
     if ".marker." in os.path.basename(path):
-        return size_of(node.content) == 0 and may_hold_marker(model, dir)
+        lines = size_of(node.content) if os.path.basename(path) == MOVE_MARKER else 0
+        return size_of(node.content) == lines and lines % MARKER_LINE == 0 and may_hold_marker(model, dir)
     # "The temporary of a file of 4 MiB or more is compared piece by piece … Streams and smaller files start again.
     # They leave a temporary only if the sink was killed."
     items = [i for i in model.items if os.path.dirname(i.dest) == dir]

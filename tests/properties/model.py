@@ -76,7 +76,7 @@ class Model:
         self.doubt_named_twice = self.is_single = False    # one that changes while it is read
         self.inexact = None     # the reason why the model makes no exact prediction
         self.top = case.target[1].rstrip("/")
-        # "a run … leaves an empty file .sluice.marker.* in SRC"
+        # "a run … leaves a file .sluice.marker.* in SRC"
         self.marked_dirs = {self.resolve_links(p.rstrip("/").replace("/./", "/"), h) for h, p, _ in self.find_sources()}
         self.settle_options()
         try:
@@ -951,7 +951,9 @@ class Model:
     # the file fails (23), unless the directory is empty." "excluded files stay": then the whole directory does.
     def clear_dir(self, item):
         inside = self.inside(item.dest)
-        if inside and not self.delete:
+        # "If a file comes with the name of a directory that has anything in it, the file fails (23), unless --backup
+        # keeps the directory."
+        if inside and (not self.delete or self.continues_move(item.path) and not self.backup):
             self.fail(item.path, "a directory is in the way")
             item.fate = "stays"
             return False
@@ -1069,7 +1071,8 @@ class Model:
 
     # "When everything else is stored, rdcp deletes what SRC … does not have from the directories of DST that
     # were copied." "excluded files stay" "If a directory of SRC could not be read, or a file could not be copied,
-    # rdcp reports this and deletes nothing." "While this marker exists, the same command deletes nothing."
+    # rdcp reports this and deletes nothing." "While this marker exists in a directory, no such
+    # run deletes anything, whatever its DST."
     def delete_rest(self):
         if self.any_broken() or self.continues_move():
             return
@@ -1094,9 +1097,11 @@ class Model:
             if self.backup and node.kind != "dir":
                 self.put_backup(path, node)
 
-    def continues_move(self):
+    def continues_move(self, path=None):
+        """path: only a move of a directory above it."""
         return bool(self.o.get("remove-source-files") and not self.o.get("dry-run") and any(
-            os.path.basename(p) == MOVE_MARKER and os.path.dirname(p) != self.top for p in self.leftovers))
+            os.path.basename(p) == MOVE_MARKER and os.path.dirname(p) != self.top and
+            (path is None or below(path, os.path.dirname(p))) for p in self.leftovers))
 
     def collect_deletable(self, path, gone):
         """Adds path and its contents to gone, without what must stay. Returns whether path itself stays."""

@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statfs.h>
+#include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
+#include <xxhash.h>
 #include "base/fail.h"
 #include "base/io.h"
 #include "copy/attr/modes.h"
@@ -284,4 +286,24 @@ int place_claim(struct place *p, const char *name)
 	if (ret == 0 && p->opts.on_taken)
 		p->opts.on_taken(p->opts.ctx, name);
 	return ret;
+}
+
+uint64_t place_identity(const struct place *p)
+{
+	struct utsname host;
+	struct statfs fs;
+	struct stat st;
+	uint64_t where[2] = {0}, of_host;
+	int fd = p->top->held.fd;
+
+	if (!p->is_dir || fd < 0 || fstat(fd, &st))
+		return 0;
+	/* The number of a device may be another one tomorrow, but some file systems have no id. */
+	if (RETRIED(fstatfs(fd, &fs)) == 0)
+		memcpy(&where[0], &fs.f_fsid, sizeof where[0]);
+	if (where[0] == 0)
+		where[0] = st.st_dev;
+	where[1] = st.st_ino;
+	of_host = uname(&host) == 0 ? XXH3_64bits(host.nodename, strlen(host.nodename)) : 0;
+	return XXH3_64bits_withSeed(where, sizeof where, of_host) | 1;
 }

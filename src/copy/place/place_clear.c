@@ -101,10 +101,20 @@ static bool is_dir_empty(int fd, int *err)
 	return empty;
 }
 
+/* While an earlier move is completed, what it moved here stays, unless it gets a backup. */
+static bool may_clear(const struct place_entry *s)
+{
+	return s->place->rules->delete &&(!s->dir || !s->dir->moved || place_backs_up(s->place));
+}
+
 static int fail_not_empty(const struct place_entry *s)
 {
 	char shown[SHOWN_ROOM];
 
+	if (s->place->rules->delete)
+		return fail("replace directory %s: it is not empty, and an earlier move was not "
+			    "completed",
+			    entry_shown(s, shown));
 	return fail("replace directory %s: it is not empty (--delete removes it)",
 		    entry_shown(s, shown));
 }
@@ -159,7 +169,7 @@ static int clear_entry(const struct place_entry *s, bool only_look)
 
 int delete_check_in_the_way(const struct place_entry *s)
 {
-	return s->place->rules->delete ? clear_entry(s, true) : check_dir_empty(s);
+	return may_clear(s) ? clear_entry(s, true) : check_dir_empty(s);
 }
 
 int delete_in_the_way(const struct place_entry *s)
@@ -170,7 +180,7 @@ int delete_in_the_way(const struct place_entry *s)
 		return 0;
 	if (errno != ENOTEMPTY && errno != EEXIST)
 		return fail("delete directory %s: %m", entry_shown(s, shown));
-	return s->place->rules->delete ? clear_entry(s, false) : fail_not_empty(s);
+	return may_clear(s) ? clear_entry(s, false) : fail_not_empty(s);
 }
 
 /* ---- a directory under a backup's name ----------------------------------------------------- */

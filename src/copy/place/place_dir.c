@@ -404,6 +404,7 @@ int place_make_dir(struct place *p, struct place_dir *parent, const struct recor
 			       place_shown(p, parent, r->name, shown));
 	d->id = r->id;
 	d->flags = r->flags;
+	d->moved = (r->flags & DIR_MOVED) || (parent && parent->moved);
 	d->a = r->a;
 	ret = resolve_dir(d, r, &fd, change);
 	if (ret) {

@@ -75,6 +75,7 @@ struct place_dir {
 	mode_t mode_to_restore; /* if loosened: set again at the end */
 	mode_t umask; /* the umask for its own mode, if it is new */
 	_Atomic unsigned inner_umask; /* 1 + the umask for new things in it; 0: not known yet */
+	bool moved; /* an earlier move into it was not completed: nothing in it is deleted */
 	bool is_target; /* this is p->top under its own name: p->top's descriptor is used */
 	bool fresh; /* made by this run, and verified to be that: everything in it is ours */
 	bool missing; /* dry run: it does not exist */

@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <xxhash.h>
 #include "base/array.h"
 #include "base/fail.h"
 #include "protocol/message.h"
@@ -57,6 +58,7 @@ struct filter_rule {
 struct filter {
 	struct filter_rule *rules;
 	size_t count, room;
+	uint64_t hash; /* of the patterns, each with the hash of those before it as the seed */
 };
 
 int filter_new(struct filter **out)
@@ -331,6 +333,7 @@ int filter_add(struct filter *f, bool include, const char *pattern)
 {
 	if (strcmp(pattern, "!") == 0) {
 		free_rules(f);
+		f->hash = 0;
 		return 0;
 	}
 	if ((pattern[0] == '+' || pattern[0] == '-') && pattern[1] == ' ') {
@@ -347,7 +350,13 @@ int filter_add(struct filter *f, bool include, const char *pattern)
 	if (rule_make(&f->rules[f->count], include, pattern))
 		return -1;
 	f->count++;
+	f->hash = XXH3_64bits_withSeed(pattern, strlen(pattern), f->hash + include);
 	return 0;
+}
+
+uint64_t filter_hash(const struct filter *f)
+{
+	return f ? f->hash : 0;
 }
 
 /* ---- matching ----------------------------------------------------------------------- */

@@ -20,6 +20,7 @@
  */
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct filter;
 int filter_new(struct filter **out);
@@ -27,6 +28,8 @@ void filter_free(struct filter *f); /* accepts NULL */
 /* pattern is as the user wrote it.  A leading "+ " or "- " overrides include.  "!" alone drops all
  * rules so far.  "" is ignored. */
 int filter_add(struct filter *f, bool include, const char *pattern);
+/* Equal patterns have equal hashes.  NULL f: 0. */
+uint64_t filter_hash(const struct filter *f);
 /* path: from the top, without leading or trailing slash, of any length.  NULL f: false. */
 bool filter_excludes(const struct filter *f, const char *path, bool dir);
 

@@ -38,6 +38,9 @@ struct rules {
 uint64_t rules_flags(const struct rules *r);
 void rules_set_flags(struct rules *r, uint64_t flags);
 
+/* A hash of everything that chooses which files are copied, except --files-from. */
+uint64_t rules_selection(const struct rules *r);
+
 /* Must the source ask the sink about every regular file before it sends it? */
 static inline bool rules_ask(const struct rules *r)
 {

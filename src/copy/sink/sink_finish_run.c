@@ -216,6 +216,8 @@ static int send_done(struct sink *s, uint64_t end_ns)
 	struct writer w = writer_of(body, sizeof body);
 
 	pthread_mutex_lock(&s->copy->lock);
+	if (s->place && s->rules->delete)
+		s->sums.stored.target = place_identity(s->place);
 	s->copy->result->total = s->sums.stored;
 	msg_total_encode(&w, &s->sums.stored);
 	pthread_mutex_unlock(&s->copy->lock);

@@ -4,13 +4,20 @@
  * With --delete and --remove-source-files, the sink deletes what the source lacks, and the source
  * removes what the sink has.  If a run stops between two removals, its rerun must not take what was
  * moved for something that the source never had.  So before the first removal the source leaves a
- * marker in the directory that the user named, and removes it when the whole run has succeeded.
- * While the marker exists, the source reports itself as incomplete in END, so nothing is deleted.
+ * marker in the directory that the user named, with a hash of where the files went and of the
+ * options that choose files.  It removes it when the whole run has succeeded.
+ *
+ * A run that finds a marker, in any directory, deletes nothing: the source reports itself as
+ * incomplete in END, and marks the directory's DIR so that what is in it makes no room for files
+ * either.  If the marker is for another target, too, this run does not complete that move, so the
+ * marker stays.
  */
 
 #include "copy/source/source_impl.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
 #include "base/fail.h"
 #include "base/log.h"
 
@@ -18,6 +25,8 @@ struct marked_dir {
 	struct marked_dir *next;
 	struct walk_dir *dir; /* a reference */
 	bool needed; /* files in dir were removed */
+	bool found; /* an earlier run left it */
+	bool made; /* this run's target is in it */
 };
 
 /* Does --delete empty directories like d, but not the one above it? */
@@ -43,14 +52,28 @@ static struct marked_dir *find_marked_dir(const struct source *s, const struct w
 	return m;
 }
 
-static int add_marked_dir(struct source *s, struct walk_dir *d, bool needed)
+/* What a marker in d has for this run: where in the target d goes, and which files go. */
+static uint64_t marker_target(const struct source *s, const struct walk_dir *d)
+{
+	const struct rules *r = s->rules;
+	const uint64_t run[] = {
+		s->copy->total.target,
+		rules_selection(r),
+	};
+	char room[NAME_MAX_WIRE];
+	const char *path = walk_path(d, "", room, sizeof room);
+
+	return XXH3_64bits_withSeed(path, strlen(path), XXH3_64bits(run, sizeof run));
+}
+
+static int add_marked_dir(struct source *s, struct walk_dir *d, bool found)
 {
 	struct marked_dir *m = malloc(sizeof *m);
 
 	if (!m)
 		return fail_as(OUT_MEMORY, "note a marker: %m");
 	m->dir = walk_dir_get(d);
-	m->needed = needed;
+	m->needed = m->found = found;
 	m->next = s->marked;
 	s->marked = m;
 	return 0;
@@ -61,37 +84,45 @@ int source_find_marker(struct source *s, struct walk_dir *d)
 	char room[NAME_MAX_WIRE];
 	int fd, has;
 
-	if (!s->removes || !s->rules->delete || !is_top(d))
+	if (!s->removes || !s->rules->delete)
 		return 0;
 	/* What cannot be entered is reported where it is listed, and nothing is deleted then. */
 	if (walk_dir_use(d, &fd))
 		return 0;
-	has = walk_marker_find(fd);
+	has = walk_marker_find(fd, 0);
 	walk_dir_release(d);
-	if (has <= 0)
+	if (has == MARKER_NONE || (has < 0 && !is_top(d)))
 		return 0;
-	log_warn("an earlier move of %s was not completed: this run completes it and deletes "
-		 "nothing",
-		 walk_shown(d, "", room, sizeof room));
+	d->flags |= DIR_MOVED;
 	s->continues_move = true;
+	/* If it cannot be read, that fails the first removal. */
+	if (has < 0)
+		return 0;
+	log_warn("an earlier move of %s was not completed: this run deletes nothing",
+		 walk_shown(d, "", room, sizeof room));
 	return add_marked_dir(s, d, true);
 }
 
 int source_make_marker(struct source *s, struct walk_dir *dir)
 {
 	struct walk_dir *top = top_of(dir);
+	struct marked_dir *m = find_marked_dir(s, top);
 	char room[NAME_MAX_WIRE];
 	int fd, ret = 0;
 
-	if (!s->rules->delete || find_marked_dir(s, top))
+	if (!s->rules->delete || (m && m->made))
 		return 0;
+	if (!m && add_marked_dir(s, top, false))
+		return -1;
 	if (walk_dir_use(top, &fd))
 		return -1;
-	if (walk_marker_create(fd))
+	if (walk_marker_create(fd, marker_target(s, top)))
 		ret = fail("create the marker of a move in %s: %m",
 			   walk_shown(top, "", room, sizeof room));
+	else
+		find_marked_dir(s, top)->made = true;
 	walk_dir_release(top);
-	return ret ? -1 : add_marked_dir(s, top, false);
+	return ret;
 }
 
 void source_need_marker(struct source *s, struct walk_dir *dir)
@@ -102,19 +133,44 @@ void source_need_marker(struct source *s, struct walk_dir *dir)
 		m->needed = true;
 }
 
+/* An earlier run left the marker.  Is it for another target? */
+static bool has_other_target(struct source *s, const struct marked_dir *m)
+{
+	int fd, is;
+
+	if (walk_dir_use(m->dir, &fd))
+		return true;
+	is = walk_marker_find(fd, is_top(m->dir) ? marker_target(s, m->dir) : 0);
+	walk_dir_release(m->dir);
+	return is < 0 || is == MARKER_OTHERS;
+}
+
+static void report_other_target(struct source *s, const struct marked_dir *m)
+{
+	char room[NAME_MAX_WIRE];
+
+	if (m->found && has_other_target(s, m))
+		log_warn(
+			"another move of %s was not completed: until its command has completed it, "
+			"or .sluice.marker.* is removed from there, nothing is deleted",
+			walk_shown(m->dir, "", room, sizeof room));
+}
+
 void source_remove_markers(struct source *s, bool needed)
 {
 	char room[NAME_MAX_WIRE];
 	int fd;
 
 	for (const struct marked_dir *m = s->marked; m; m = m->next) {
-		if (m->needed && !needed)
+		if (needed)
+			report_other_target(s, m);
+		if ((m->needed && !needed) || !is_top(m->dir))
 			continue;
 		if (walk_dir_use(m->dir, &fd)) {
 			log_warn("%s", failed()->text);
 			continue;
 		}
-		if (walk_marker_remove(fd))
+		if (walk_marker_remove(fd, marker_target(s, m->dir)))
 			log_warn("remove the marker of a move from %s: %m; the next one deletes "
 				 "nothing",
 				 walk_shown(m->dir, "", room, sizeof room));

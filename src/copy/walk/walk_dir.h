@@ -92,11 +92,19 @@ int walk_stat(int dirfd, const char *name, bool follow, struct stat *st);
 ssize_t walk_read_link(int dirfd, const char *name, char *to, size_t size);
 int walk_remove(int dirfd, const char *name);
 
-/* The marker of a move that is not completed (copy/source/source_marker.c).  -1 with errno. */
-/* 1: it is there; 0: it is not; -1, too, if it was made by somebody else. */
-int walk_marker_find(int dirfd);
-/* It is on disk then. */
-int walk_marker_create(int dirfd);
-int walk_marker_remove(int dirfd);
+/* The marker of moves that are not completed (copy/source/source_marker.c): a file with a line for
+ * each target.  target: msg_total.  All return -1 with errno, also if somebody else made the file.
+ */
+enum walk_marker {
+	MARKER_NONE,
+	MARKER_EMPTY, /* a run was killed before it removed anything */
+	MARKER_OURS, /* for this target only */
+	MARKER_OTHERS, /* for other targets, too, or with contents that are not ours */
+};
+int walk_marker_find(int dirfd, uint64_t target);
+/* Adds the target.  It is on disk then. */
+int walk_marker_create(int dirfd, uint64_t target);
+/* Removes the target, and the marker if it is for no other. */
+int walk_marker_remove(int dirfd, uint64_t target);
 
 #endif

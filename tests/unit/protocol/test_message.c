@@ -211,6 +211,7 @@ static void each_field_has_its_range(void **state)
 		{MSG_CELLS, 12, 2, CELLS_MAX + 1, "count"},
 		{MSG_END, 56, 1, 2, "incomplete"},
 		{MSG_DONE, 56, 1, 1, "incomplete"},
+		{MSG_END, 57, 8, 1, "target"},
 		{MSG_TIMES, 0, 1, STAGE_KINDS, "kind"},
 		{MSG_TIMES, 1, 1, 2, "same_host"},
 		{MSG_TIMES, 2, 2, LANE_COUNT_MAX + 1, "used"},
@@ -267,8 +268,8 @@ static void each_field_has_its_range(void **state)
 		{MSG_PROGRESS, 24, 1, 2, "total_known"},
 		/* After host and text of the usual sample. */
 		{MSG_VERDICT, 88, 1, 2, "incomplete"},
-		{MSG_VERDICT, 89, 1, TRANSPORT_SSH + 1, "transport"},
-		{MSG_VERDICT, 90, 2, LANE_COUNT_MAX + 1, "lanes"},
+		{MSG_VERDICT, 97, 1, TRANSPORT_SSH + 1, "transport"},
+		{MSG_VERDICT, 98, 2, LANE_COUNT_MAX + 1, "lanes"},
 		{MSG_CANCEL, 0, 1, 0, "signo"},
 		{MSG_CANCEL, 0, 1, 65, "signo"},
 		{MSG_DETOUR, 0, 2, 0, "DETOUR from the peer: port"},

@@ -211,6 +211,7 @@ static inline struct msg_total sample_totals(enum sample_size size)
 		.bytes = OF(0, 0x2122232425262728, UINT64_MAX),
 		.digest = {OF(0, 0x3132333435363738, UINT64_MAX),
 			   OF(0, 0x4142434445464748, UINT64_MAX)},
+		.target = OF(0, 0x7172737475767778, UINT64_MAX),
 	};
 }
 
@@ -226,6 +227,7 @@ static inline void sample_end(enum sample_size size, struct writer *w)
 	struct msg_total m = sample_totals(size);
 
 	m.incomplete = OF(false, true, true);
+	m.target = 0;
 	msg_total_encode(w, &m);
 }
 
