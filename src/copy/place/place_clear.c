@@ -2,10 +2,10 @@
 
 /*
  * Removes a directory that is in the way of something else.  With --delete everything in it is
- * deleted too, but only if all of it may be: a first pass checks that, a second one deletes.  The
- * contents are reported and counted like other deletions.  All of them are counted before the first
- * one is deleted, because several lanes make room at the same time.  The directory itself is not
- * reported; what takes its name is.
+ * deleted too, but only if all of it can be, as far as is known (place_rights.c): a first pass
+ * checks that, a second one deletes.  The contents are reported and counted like other deletions.
+ * All of them are counted before the first one is deleted, because several lanes make room at the
+ * same time.  The directory itself is not reported; what takes its name is.
  */
 
 #include "copy/place/place_impl.h"
@@ -36,10 +36,10 @@ static int fail_not_cleared(const struct obstacle *w, const struct tree_removal 
 	return fail("replace directory %s: something in it is protected", w->shown);
 }
 
-/* *count: how many entries would be deleted. */
-static int rehearse_clearing(const struct obstacle *w, uint64_t *count)
+/* *count: how many entries would be deleted.  keeps: the directory will only be renamed. */
+static int rehearse_clearing(const struct obstacle *w, uint64_t *count, bool keeps)
 {
-	struct tree_removal r = {.rehearsed = true, .silent = true};
+	struct tree_removal r = {.rehearsed = true, .silent = true, .keeps = keeps};
 	int ret = delete_tree(w->place, w->dirfd, w->dir, w->name, &r);
 
 	*count = r.count;
@@ -157,7 +157,7 @@ static int clear_entry(const struct place_entry *s, bool only_look)
 		.shown = entry_shown(s, shown),
 	};
 	uint64_t count = 0;
-	int ret = w.dir ? rehearse_clearing(&w, &count) : -1;
+	int ret = w.dir ? rehearse_clearing(&w, &count, keeps) : -1;
 
 	if (ret == 0 && only_look && rules->dry_run)
 		ret = report_clearing(&w, count);
@@ -203,5 +203,7 @@ int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *n
 		return fail("replace backup %s: it is a directory with something in it, and "
 			    "nothing may be deleted here",
 			    name);
-	return rehearse_clearing(&w, &count) ? -1 : clear_tree(&w, (struct tree_removal){0}, count);
+	return rehearse_clearing(&w, &count, false)
+		       ? -1
+		       : clear_tree(&w, (struct tree_removal){0}, count);
 }

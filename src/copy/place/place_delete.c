@@ -151,6 +151,12 @@ static bool is_protected(struct deletion *d, const char *name, const struct stat
 	       refuse_source(d, st);
 }
 
+/* Is it rehearsed whether everything can be deleted? */
+static bool rehearses_rights(const struct deletion *d)
+{
+	return d->removal && d->removal->silent && !d->removal->keeps && !d->place->rules->dry_run;
+}
+
 /* ---- one entry ------------------------------------------------------------------------------ */
 
 /* The last component of the path is name. */
@@ -205,7 +211,13 @@ static bool delete_plain(struct deletion *d, int dirfd, const char *name, const 
 
 	if (temporary_is(name))
 		return delete_temporary(d, dirfd, name);
-	if (is_protected(d, name, st) || !count_deletion(d))
+	if (is_protected(d, name, st))
+		return true;
+	if (rehearses_rights(d) && rights_check_entry(d->place, dirfd, name, st)) {
+		fail("delete %s: %m", d->path);
+		return report_not_deleted(d, change_event_of(st->st_mode));
+	}
+	if (!count_deletion(d))
 		return true;
 	if (!d->dry && backup && back_up_entry(d, dirfd, name))
 		return uncount_deletion(d, change_event_of(st->st_mode));
@@ -305,25 +317,6 @@ static void delete_files(struct deletion *d, struct level *l, int fd, bool marke
 	l->count = n;
 }
 
-/* Gives us all rights to a directory of ours that is about to be deleted.  Returns its descriptor,
- * which may be a new one. */
-static int loosen_deleted_dir(const struct deletion *d, struct level *l, int fd,
-			      const struct stat *st)
-{
-	const struct place *p = d->place;
-	int better;
-
-	if (d->dry || p->uid == 0 || st->st_uid != p->uid || (st->st_mode & S_IRWXU) == S_IRWXU)
-		return fd;
-	l->mode_to_restore = st->st_mode & 07777;
-	l->loosened = metadata_chmod(p, fd, l->mode_to_restore | S_IRWXU) == 0;
-	better = dir_reopen(fd);
-	if (better < 0)
-		return fd;
-	close_fd(fd);
-	return better;
-}
-
 /* Listing failed with errno in a rehearsal.  Would it succeed once loosen_deleted_dir() has set the
  * mode? */
 static bool may_be_loosened(const struct deletion *d, const struct stat *st)
@@ -342,16 +335,37 @@ static bool is_dir_protected(struct deletion *d, const struct level *up, const c
 		       : is_protected(d, name, st);
 }
 
+/* What is mounted below a directory is not part of the tree, and stays.  With --one-file-system the
+ * user expects that.  False: the directory stays; if that is a failure, it was reported. */
+static bool may_empty(struct deletion *d, int in, int fd, const char *name, const struct stat *st)
+{
+	struct stat above;
+
+	if (fstat(in, &above)) {
+		fail("stat the directory of %s: %m", d->path);
+	} else if (st->st_dev != above.st_dev || rights_is_mount(fd)) {
+		if (d->place->rules->one_file_system)
+			return false;
+		fail("delete directory %s: something is mounted on it", d->path);
+	} else if (rehearses_rights(d) && rights_check_entry(d->place, in, name, st)) {
+		fail("delete directory %s: %m", d->path);
+	} else {
+		return true;
+	}
+	report_not_deleted(d, EVENT_DIR);
+	return false;
+}
+
 /* Enters the directory name of *fd, and deletes the files in it.  The path ends with name.  *fd
  * becomes its descriptor; the old one is closed if up is set.  NULL: the directory stays. */
 static struct level *enter_level(struct deletion *d, struct level *up, int *fd, const char *name,
 				 size_t len)
 {
 	struct level *l;
-	struct stat st, above;
+	struct stat st;
 	int sub = dir_open(*fd, name, &st);
 
-	if (sub < 0 || fstat(*fd, &above)) {
+	if (sub < 0) {
 		fail("open directory %s: %m", d->path);
 		report_not_deleted(d, EVENT_DIR);
 		close_fd(sub);
@@ -364,8 +378,7 @@ static struct level *enter_level(struct deletion *d, struct level *up, int *fd, 
 		close_fd(sub);
 		return NULL;
 	}
-	/* Mount points stay. */
-	if (is_dir_protected(d, up, name, &st) || st.st_dev != above.st_dev) {
+	if (is_dir_protected(d, up, name, &st) || !may_empty(d, *fd, sub, name, &st)) {
 		close_fd(sub);
 		free(l);
 		return NULL;
@@ -375,9 +388,13 @@ static struct level *enter_level(struct deletion *d, struct level *up, int *fd, 
 	l->dev = st.st_dev;
 	l->ino = st.st_ino;
 	l->len = len;
-	sub = loosen_deleted_dir(d, l, sub, &st);
+	l->mode_to_restore = st.st_mode & 07777;
+	l->loosened = !d->dry && rights_loosen(d->place, &sub, &st);
 	if (list_entries(l, sub, NULL, 0) && !may_be_loosened(d, &st)) {
 		fail("list directory %s: %m", d->path);
+		l->stays = report_not_deleted(d, EVENT_DIR);
+	} else if (l->count > 0 && rehearses_rights(d) && rights_check_dir(d->place, sub, &st)) {
+		fail("delete from directory %s: %m", d->path);
 		l->stays = report_not_deleted(d, EVENT_DIR);
 	}
 	delete_files(d, l, sub, true);

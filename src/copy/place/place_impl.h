@@ -25,6 +25,7 @@
  *	place_keep.c          the names that the source has in a directory; place_alias.c: as the
  *	                      directory lists them
  *	place_delete.c        deletes the others; place_clear.c: directories in the way
+ *	place_rights.c        what deletions need
  *	place_finish_run.c    the end of a run: deletions, metadata of directories
  */
 
@@ -486,6 +487,8 @@ int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *n
 struct tree_removal {
 	bool rehearsed; /* do nothing */
 	bool silent; /* report and count nothing */
+	bool keeps; /* rehearsed: the directory will be renamed, so nothing in it need be deletable
+		     */
 	bool backs_up; /* move files to --backup-dir */
 	uint64_t count; /* out: how many, if silent */
 	uint64_t reserved; /* counted beforehand; out: how many of these were not needed */
@@ -493,6 +496,17 @@ struct tree_removal {
 };
 int delete_tree(struct place *p, int dirfd, const char *dir, const char *name,
 		struct tree_removal *r);
+/* place_rights.c.  Is the directory fd the top of a mounted tree, also of one of the same file
+ * system?  Kernels before 5.8 do not tell: false. */
+bool rights_is_mount(int fd);
+/* May the name be removed from dirfd, and the directory's names from fd?  -1 with errno: it is
+ * known not to work. */
+int rights_check_entry(const struct place *p, int dirfd, const char *name,
+		       const struct stat *entry);
+int rights_check_dir(const struct place *p, int fd, const struct stat *dir);
+/* Gives us all rights to a directory of ours that is about to be deleted.  *fd may become a new
+ * descriptor.  True: its mode was changed. */
+bool rights_loosen(const struct place *p, int *fd, const struct stat *dir);
 /* Deletes what the source lacks in the directory that all of these (count of them) are. */
 void delete_left(struct place_dir *const *same, size_t count, struct place_finish *f);
 

@@ -38,7 +38,7 @@ struct rules {
 uint64_t rules_flags(const struct rules *r);
 void rules_set_flags(struct rules *r, uint64_t flags);
 
-/* A hash of everything that chooses which files are copied, except --files-from. */
+/* A hash of everything but --files-from that chooses which files are copied. */
 uint64_t rules_selection(const struct rules *r);
 
 /* Must the source ask the sink about every regular file before it sends it? */

@@ -69,7 +69,8 @@ def test_honest_tree_is_stored(arena):
     assert results_of(e, 7) == {7: 0}
     all_credited(lane)
     end(e, b"one", b"two", others=5)
-    assert e.frames.expect("DONE") == total_of(b"one", b"two", others=5)
+    done = e.frames.expect("DONE")
+    assert done == {**total_of(b"one", b"two", others=5), "target": done["target"]} and done["target"]
     ends(e, 0)
     top = arena.target / "dir"
     assert in_the_target(arena) == ["dir", "dir/a", "dir/b", "dir/sub", "dir/sub/f",
@@ -178,7 +179,7 @@ DIRECTORIES = {
     "twice-otherwise": [DIR, dir_record(name="dir", mode=0o700)],
     "twice-elsewhere": [DIR, SUB, dir_record(id=3, parent=1, name="other"),
                         dir_record(id=2, parent=3, name="sub")],
-    "unknown-flags": [dir_record(name="dir", flags=16)],
+    "unknown-flags": [dir_record(name="dir", flags=32)],
     "contents-with-a-name": [dir_record(name="dir", flags=CONTENTS)],
     "contents-in-a-directory": [DIR, dir_record(id=2, parent=1, name="", flags=CONTENTS)],
     "contents-that-were-not-asked-for": [dir_record(name="", flags=CONTENTS)],
