@@ -148,6 +148,7 @@ class Model:
         for item in self.items:
             self.store(item)
         self.link_groups()
+        self.settle_shared()
         self.set_directories()
         if self.delete:
             self.delete_rest()
@@ -846,6 +847,8 @@ class Model:
         if old is not None and old.kind == "file" and self.o.get("inplace") and alone:
             # "Write into the existing file …; you must have write permission for it."
             if self.case.uid and old.mode is not None and not old.mode & 0o200:
+                if self.shares_target(item):
+                    self.inexact = "--inplace into a file with other names that may not be written"
                 self.fail(item.path, "its target may not be written")
                 item.fate = "stays"
                 return
@@ -904,7 +907,7 @@ class Model:
         if others:
             new.open_metadata()
 
-    # "--inplace: Write into the existing file … Other hard links to the file change too."
+    # "--inplace: Write into the existing file …"
     def write_inplace(self, item, old):
         names = self.names_of(self.before[item.dest].ino) if item.dest in self.before else [item.dest]
         new = self.with_metadata(item.node, Node("file", item.node.content, None, ino=old.ino), old)
@@ -921,6 +924,21 @@ class Model:
                 node.open_metadata()
                 node.ino = None
         self.replaced.add(item.dest)
+
+    def shares_target(self, item):
+        names = self.names_of(self.before[item.dest].ino) if item.dest in self.before else ()
+        return any(i.dest in names and i is not item for i in self.items)
+
+    # "Other hard links to the file change too, except those that SRC has as other files."
+    def settle_shared(self):
+        for item in self.items if self.o.get("inplace") else ():
+            node = self.after.get(item.dest)
+            if item.fate != "gone" or node is None or node.kind != "file" or not isinstance(item.node.content, str):
+                continue
+            # Names that count as the same keep what they have, and others of the group are linked to them.
+            same = [i for i in self.items if i.same_by_time and (i is item or item.group and i.group == item.group)]
+            contents = {item.node.content}.union(*(as_set(self.before[i.dest].content) for i in same))
+            node.content = item.node.content if len(contents) == 1 else frozenset(contents)
 
     # "It copies a link found in a tree as a link." "--devices: Re-create devices … and FIFOs found in a tree."
     def store_other(self, item):
@@ -994,7 +1012,7 @@ class Model:
             joined = bool(shared & {i.dest for i in items})
             # The other names are linked to the file that has the same size and time.
             taken = {c for i in items if i.same_by_time for c in [self.before[i.dest].content]}
-            # "--inplace: … Other hard links to the file change too.": so do names that are linked to it now.
+            # "Other hard links to the file change too": so do names that are linked to it now.
             taken |= {c for i in items if self.o.get("inplace") and isinstance(self.after[i.dest].content, frozenset)
                       for c in self.after[i.dest].content}
             for item in items:
@@ -1341,6 +1359,10 @@ class Model:
         if sum(host == first for host, _, _ in roots) > 1:
             return {23}
         return {3} if why[0] == "missing" else {42} if why[0] == CHANGED else {11}
+
+
+def as_set(content):
+    return content if isinstance(content, frozenset) else frozenset([content])
 
 
 def below_any(path, tops):

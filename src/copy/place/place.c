@@ -74,6 +74,7 @@ static struct place *place_new(const struct place_opts *o)
 	p->suffix = *p->rules->suffix ? p->rules->suffix : *p->rules->backup_dir ? "" : "~";
 	p->created = TABLE_BY_STRING(created, name);
 	linked_begin(p);
+	sharing_begin(p);
 	p->umask = umask(0);
 	umask(p->umask);
 	p->uid = geteuid();
@@ -135,6 +136,7 @@ void place_close(struct place *p)
 	free(p->folded_names.slots);
 	free(p->exact_names.slots);
 	table_clear(&p->linked, free);
+	sharing_end(p);
 	free(p->groups);
 	dst_close(&p->dst);
 	close_fd(p->backups_fd);

@@ -323,7 +323,7 @@ static int sync_backup(const struct place *p, int dirfd, const char *name)
 
 /* ---- names of the source that look like names of backups ------------------------------- */
 
-static size_t fill_name_key(int dirfd, const char *name, struct name_key *key)
+size_t name_key_fill(int dirfd, const char *name, struct name_key *key)
 {
 	struct stat st;
 	bool known = fstat(dirfd, &st) == 0;
@@ -339,7 +339,7 @@ int backup_spare(struct place *p, int dirfd, const char *name)
 
 	if (p->rules->dry_run || !backup_is(p, name))
 		return 0;
-	size = fill_name_key(dirfd, name, &key);
+	size = name_key_fill(dirfd, name, &key);
 	pthread_mutex_lock(&p->lock);
 	ret = hash_set_add(&p->backup_lookalikes, &key, size, fault_bound(NAMES_BYTES_MAX),
 			   "names of backups");
@@ -350,7 +350,7 @@ int backup_spare(struct place *p, int dirfd, const char *name)
 static bool is_spared(struct place *p, int dirfd, const char *name)
 {
 	struct name_key key;
-	size_t size = fill_name_key(dirfd, name, &key);
+	size_t size = name_key_fill(dirfd, name, &key);
 	bool is;
 
 	pthread_mutex_lock(&p->lock);
@@ -376,7 +376,7 @@ static int claim_backup_name(struct place *p, int dirfd, const char *name, const
 	/* Else no other name of this directory can get this backup. */
 	if (appended == 1 && !backup_is(p, name))
 		return 1;
-	size = fill_name_key(dirfd, as, &key);
+	size = name_key_fill(dirfd, as, &key);
 	pthread_mutex_lock(&p->lock);
 	ret = hash_set_add(&p->backups_made, &key, size, fault_bound(NAMES_BYTES_MAX),
 			   "names of backups");

@@ -25,6 +25,7 @@
  *	place_keep.c          the names that the source has in a directory; place_alias.c: as the
  *	                      directory lists them
  *	place_delete.c        deletes the others; place_clear.c: directories in the way
+ *	place_sharing.c       names of the target that are one inode
  *	place_rights.c        what deletions need
  *	place_finish_run.c    the end of a run: deletions, metadata of directories
  */
@@ -58,6 +59,9 @@ static inline size_t name_key_set(struct name_key *key, dev_t dev, ino_t ino, co
 	memcpy(key->name, name, len);
 	return offsetof(struct name_key, name) + len;
 }
+
+/* Of a name in the directory dirfd. */
+size_t name_key_fill(int dirfd, const char *name, struct name_key *key);
 
 struct inode {
 	dev_t dev;
@@ -142,6 +146,7 @@ struct place {
 	struct place_dir *dirs;
 	struct table created; /* by name */
 	struct table linked; /* by id */
+	struct table shared_inodes; /* place_sharing.c */
 	struct taken claimed; /* --delete: names that sources have in the target itself */
 	struct hash_set origins; /* --delete, --backup: of the sources that the user named */
 	struct hash_set backup_lookalikes; /* names of the source that look like names of backups */
@@ -364,6 +369,14 @@ int room_check(const struct place_entry *s);
  * unless this is a dry run.  *c gets the differences found so far. */
 int place_mend(const struct place_entry *s, const struct record_attr *a, struct stat *st,
 	       const struct xattrs *x, struct change *c);
+
+/* ---- place_sharing.c ------------------------------------------------------------------- */
+
+void sharing_begin(struct place *p);
+void sharing_end(struct place *p);
+/* With --inplace: may what exists under this name (st) be written, or count as the same?  Not if
+ * another name of the same inode was asked about before. */
+bool sharing_is_first(const struct place_entry *s, const struct stat *st);
 
 /* ---- place_backup.c -------------------------------------------------------------------- */
 
