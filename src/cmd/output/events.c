@@ -14,6 +14,7 @@
 #include "cmd/output/screen.h"
 #include "cmd/output/spool.h"
 #include "copy/names/name.h"
+#include "copy/names/own_files.h"
 
 enum { PROGRESS_EVERY_MS = 1000, LINE_ROOM = 2048 };
 
@@ -54,6 +55,8 @@ int events_begin(const struct options *o, bool stdout_is_data)
 {
 	memset(&events, 0, offsetof(struct events, text));
 	events.o = o;
+	own_files_add(STDOUT_FILENO);
+	own_files_add(STDERR_FILENO);
 	if (o->output.log_file && log_file_open(o->output.log_file, &events.log))
 		return -1;
 	if (o->output.failed && failed_list_open(o->output.failed, &events.failed))

@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/random.h"
+#include "copy/names/own_files.h"
 
 enum { TRIES = 100 };
 
@@ -76,6 +77,7 @@ int failed_list_open(const char *path, struct failed_list **out)
 		failed_list_close(l, false);
 		return -1;
 	}
+	own_files_add(fileno(l->file));
 	*out = l;
 	return 0;
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 #include "base/escape.h"
 #include "base/fail.h"
+#include "copy/names/own_files.h"
 #include "protocol/message.h"
 
 enum { TEXT_MOST = 64 << 10 };
@@ -34,6 +35,7 @@ int log_file_open(const char *path, struct log_file **out)
 		free(l);
 		return -1;
 	}
+	own_files_add(fileno(l->file));
 	*out = l;
 	return 0;
 }

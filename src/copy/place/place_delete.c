@@ -19,6 +19,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/log.h"
+#include "copy/names/own_files.h"
 
 struct deletion {
 	struct place *place;
@@ -146,6 +147,8 @@ static bool is_protected(struct deletion *d, const char *name, const struct stat
 	/* A backup may be one that this run made.  In a directory that is replaced, backups are
 	 * deleted with it; the directory's own backup has them. */
 	if (!d->removal && backup_is(d->place, name))
+		return true;
+	if (own_files_has(st))
 		return true;
 	return (!r->delete_excluded && filter_excludes(r->filter, d->path, dir)) ||
 	       refuse_source(d, st);

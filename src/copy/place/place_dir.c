@@ -7,6 +7,7 @@
  */
 
 #include "copy/names/name.h"
+#include "copy/names/own_files.h"
 #include "copy/place/place_impl.h"
 
 #include <errno.h>
@@ -100,9 +101,12 @@ static int clear_dir_name(struct place_dir *d, int in, const char *name)
 {
 	struct place *p = d->place;
 	char path[SHOWN_ROOM];
+	struct stat st;
 	char *dir;
 	int ret;
 
+	if (fstatat(in, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && own_files_has(&st))
+		return fail("replace %s: this command writes it", format_dir_path(d, path));
 	if (!place_backs_up(p)) {
 		ret = unlinkat(in, name, 0);
 		return ret && errno != ENOENT && errno != EISDIR

@@ -19,6 +19,7 @@
 #include "base/io.h"
 #include "copy/io/outlet.h"
 #include "copy/names/name.h"
+#include "copy/names/own_files.h"
 
 static int check_name(const char *name)
 {
@@ -143,6 +144,20 @@ int entry_sync_dir(const struct place_entry *s)
 	if (!s->place->rules->fsync || dir_sync(s->dirfd) == 0)
 		return 0;
 	return entry_fail(s, "fsync the directory of");
+}
+
+int entry_check_replacing(const struct place_entry *s, const struct stat *old)
+{
+	const struct timespec *start = &s->place->started, *changed = &old->st_ctim;
+	/* Some file systems store whole seconds only. */
+	bool changed_since = changed->tv_sec > start->tv_sec ||
+			     (changed->tv_sec == start->tv_sec &&
+			      (changed->tv_nsec >= start->tv_nsec || changed->tv_nsec == 0));
+	char shown[SHOWN_ROOM];
+
+	if (own_files_has(old))
+		return fail("replace %s: this command writes it", entry_shown(s, shown));
+	return changed_since ? entry_check_folding(s) : 0;
 }
 
 int entry_look(const struct place_entry *s, struct stat *st)

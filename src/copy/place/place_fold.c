@@ -199,14 +199,3 @@ int place_check_name(struct place *p, struct place_dir *d, int dirfd, const char
 		"create %s: the file system does not distinguish this name from %s, which the source also has",
 		entry_shown(&s, shown), *other ? other : "another name");
 }
-
-int entry_check_replacing(const struct place_entry *s, const struct stat *old)
-{
-	const struct timespec *start = &s->place->started, *changed = &old->st_ctim;
-	/* Some file systems store whole seconds only. */
-	bool changed_since = changed->tv_sec > start->tv_sec ||
-			     (changed->tv_sec == start->tv_sec &&
-			      (changed->tv_nsec >= start->tv_nsec || changed->tv_nsec == 0));
-
-	return changed_since ? entry_check_folding(s) : 0;
-}

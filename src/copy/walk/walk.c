@@ -12,6 +12,7 @@
 #include "base/fail.h"
 #include "base/log.h"
 #include "base/worker.h"
+#include "copy/names/own_files.h"
 #include "copy/names/own_name.h"
 
 enum {
@@ -233,6 +234,16 @@ static int skip_own_name(struct walk *w, struct walk_frame *f, int fd, const str
 	return skip_entry(w, f->dir, e->name, "its name is that of an unfinished copy");
 }
 
+/* Does this command write the entry?  It would change while it is read. */
+static bool is_own_file(const struct walk *w, int fd, const struct dent *e)
+{
+	bool follow = e->type == DT_LNK && w->o.rules->copy_links;
+	struct stat st;
+
+	return (follow || own_files_may_have(e->ino)) && walk_stat(fd, e->name, follow, &st) == 0 &&
+	       own_files_has(&st);
+}
+
 static int scan_dent(struct walk *w, struct walk_frame *f, int fd, const struct dent *e)
 {
 	enum walk_name first;
@@ -255,7 +266,7 @@ static int scan_dent(struct walk *w, struct walk_frame *f, int fd, const struct 
 	if (keep_name(w, f, e->name))
 		return -1;
 	/* What is skipped does not claim its name, so another source may have it. */
-	why = explain_skip(w, mode);
+	why = is_own_file(w, fd, e) ? "this command writes it" : explain_skip(w, mode);
 	if (why)
 		return skip_entry(w, f->dir, e->name, why);
 	first = walk_claim_name(w, f->dir, e->name, S_ISDIR(mode));

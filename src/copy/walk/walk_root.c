@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "copy/names/name.h"
+#include "copy/names/own_files.h"
 #include "copy/walk/walk_impl.h"
 
 #include <errno.h>
@@ -285,22 +286,21 @@ static bool is_directory(const char *path)
 }
 
 /* 1: the root exists; links are followed.  0: it does not, or is a dangling link.  -1: failure. */
-static int stat_root(const char *path, bool *is_dir)
+static int stat_root(const char *path, struct stat *st)
 {
-	struct stat st;
+	struct stat link;
 
-	*is_dir = false;
-	if (stat(path, &st)) {
+	*st = (struct stat){.st_mode = 0};
+	if (stat(path, st)) {
 		int err = errno;
 		bool is_failure = err == EIO || err == ENOMEM || err == ESTALE;
 
 		/* A link to where this user has no permission is still a link. */
 		if (err == EACCES)
-			is_failure = lstat(path, &st) != 0 || !S_ISLNK(st.st_mode);
+			is_failure = lstat(path, &link) != 0 || !S_ISLNK(link.st_mode);
 		errno = err;
 		return is_failure ? fail("stat %s: %m", path) : 0;
 	}
-	*is_dir = S_ISDIR(st.st_mode);
 	return 1;
 }
 
@@ -326,6 +326,7 @@ int walk_next_root(struct walk *w)
 {
 	const struct rules *r = w->o.rules;
 	const struct found_path *p = &w->o.found->paths[w->next_root], *twin;
+	struct stat st;
 	bool is_dir;
 	char name[NAME_MAX + 1];
 	int exists;
@@ -338,10 +339,15 @@ int walk_next_root(struct walk *w)
 		fail("copy %s: the earlier source %s has the same name", p->path, twin->path);
 		return fail_root(w, p);
 	}
-	exists = stat_root(p->path, &is_dir);
+	exists = stat_root(p->path, &st);
+	is_dir = S_ISDIR(st.st_mode);
 	/* Its contents are unknown, so nothing may be deleted. */
 	if (exists <= 0)
 		w->incomplete = true;
+	if (exists > 0 && own_files_has(&st)) {
+		fail("copy %s: this command writes it", p->path);
+		return fail_root(w, p);
+	}
 	if (exists < 0)
 		return fail_root(w, p);
 	if (is_dir && r->listed)

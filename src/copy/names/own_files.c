@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/names/own_files.h"
+
+enum { OUTPUTS = 4 };
+
+static struct {
+	dev_t dev;
+	ino_t ino;
+} own[OUTPUTS];
+static unsigned count;
+
+void own_files_add(int fd)
+{
+	struct stat st;
+
+	if (count == OUTPUTS || fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return;
+	own[count].dev = st.st_dev;
+	own[count].ino = st.st_ino;
+	count++;
+}
+
+bool own_files_may_have(uint64_t ino)
+{
+	for (unsigned i = 0; i < count; i++) {
+		if (own[i].ino == ino)
+			return true;
+	}
+	return false;
+}
+
+bool own_files_has(const struct stat *st)
+{
+	for (unsigned i = 0; i < count; i++) {
+		if (own[i].ino == st->st_ino && own[i].dev == st->st_dev)
+			return true;
+	}
+	return false;
+}
