@@ -2,6 +2,8 @@
 """What a module changes in its clients' copies (incoming chmod), which options it refuses, and which addresses get no
 process at all."""
 
+import hashlib
+import json
 import os
 import re
 import socket
@@ -196,3 +198,25 @@ def test_a_backup_removes_no_tree_where_nothing_may_be_deleted(bench, tmp_path, 
         assert (top / old).read_bytes() == b"precious" and (top / "f").read_bytes() == b"old"
     else:
         assert r.code == 0 and (top / "f").read_bytes() == b"newer" and not (top / old).exists(), (r.code, r.errors())
+
+
+# ---- write only: nothing is learnt of contents ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [6, 3 << 20])
+def test_write_only_module_tells_no_digest(bench, tmp_path, size):
+    d = Configured(bench, tmp_path, "[m]\npath = {tmp}/m\nread only = no\nwrite only = yes\n")
+    secret, guess = b"secret".ljust(size, b"s"), b"guess!".ljust(size, b"g")
+    for name, data in (("m/f", secret), ("t/f", guess)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+        os.utime(tmp_path / name, (1, 1))
+    r = d.copy("-a", "--print-digest=sha256", "t/", d.url("m/"))
+    assert r.code == 0 and hashlib.sha256(guess).hexdigest() in r.out.decode(), (r.out, r.errors())
+    assert (tmp_path / "m" / "f").read_bytes() == guess
+    for options in ["--checksum"], ["--checksum", "--print-digest=sha256"], ["--checksum", "--inplace"]:
+        r = d.copy("-a", "--json", *options, "t/", d.url("m/"))
+        assert r.code == 0 and json.loads(r.out.splitlines()[-1])["bytes"] == size, r.out
+    # By size and time alone it is the same.
+    r = d.copy("-a", "--json", "t/", d.url("m/"))
+    assert r.code == 0 and json.loads(r.out.splitlines()[-1])["bytes"] == 0, r.out

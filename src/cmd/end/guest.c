@@ -154,6 +154,7 @@ int guest_check(const struct guest *g, struct orders *o)
 		o->rules.fsync = true;
 	/* --suffix and --backup-dir choose what a backup replaces. */
 	o->rules.spare_trees = !g->may_delete;
+	o->rules.hide_contents = !g->may_read;
 	if (o->m.role == ROLE_SINK && has_chmod(g))
 		o->rules.incoming_chmod = g->incoming_chmod;
 	/* No ~ and no patterns: these belong to an account and its shell. */

@@ -258,6 +258,8 @@ static enum decision decide_answer(const struct rules *rules, const struct recor
 		return DECIDE_LEAVE;
 	if (rules->update && k->look != LOOK_MISSING && k->newer)
 		return DECIDE_LEAVE;
+	if (rules->hide_contents && (rules->checksum || rules->digest))
+		return DECIDE_SEND;
 	if (rules->checksum && k->look != LOOK_MISSING && k->same_size)
 		return r->size > 0 ? DECIDE_COMPARE : DECIDE_SAME;
 	if (rules->quick && !rules->checksum && k->look == LOOK_QUICK)
