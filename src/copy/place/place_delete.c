@@ -343,10 +343,11 @@ static bool is_dir_protected(struct deletion *d, const struct level *up, const c
 static bool may_empty(struct deletion *d, int in, int fd, const char *name, const struct stat *st)
 {
 	struct stat above;
+	int mount = fstat(in, &above) ? -1 : rights_is_mount(fd);
 
-	if (fstat(in, &above)) {
-		fail("stat the directory of %s: %m", d->path);
-	} else if (st->st_dev != above.st_dev || rights_is_mount(fd)) {
+	if (mount < 0) {
+		fail("stat directory %s: %m", d->path);
+	} else if (mount || st->st_dev != above.st_dev) {
 		if (d->place->rules->one_file_system)
 			return false;
 		fail("delete directory %s: something is mounted on it", d->path);

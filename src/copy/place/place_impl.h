@@ -510,8 +510,8 @@ struct tree_removal {
 int delete_tree(struct place *p, int dirfd, const char *dir, const char *name,
 		struct tree_removal *r);
 /* place_rights.c.  Is the directory fd the top of a mounted tree, also of one of the same file
- * system?  Kernels before 5.8 do not tell: false. */
-bool rights_is_mount(int fd);
+ * system?  1; 0: it is not, or the kernel is older than 5.8 and does not tell; -1 with errno. */
+int rights_is_mount(int fd);
 /* May the name be removed from dirfd, and the directory's names from fd?  -1 with errno: it is
  * known not to work. */
 int rights_check_entry(const struct place *p, int dirfd, const char *name,

@@ -14,18 +14,26 @@
 
 enum { FIXED = STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND };
 
-/* 0: unknown. */
-static uint64_t attributes_of(int dirfd, const char *name)
+/* -1 with errno.  An older kernel or a seccomp filter may not know the call: no attributes. */
+static int read_attributes(int dirfd, const char *name, uint64_t *to)
 {
 	const int flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH;
 	struct statx st;
 
-	return statx(dirfd, name, flags, 0, &st) == 0 ? st.stx_attributes : 0;
+	*to = 0;
+	if (statx(dirfd, name, flags, 0, &st))
+		return errno == ENOSYS ? 0 : -1;
+	*to = st.stx_attributes;
+	return 0;
 }
 
-bool rights_is_mount(int fd)
+int rights_is_mount(int fd)
 {
-	return attributes_of(fd, "") & STATX_ATTR_MOUNT_ROOT;
+	uint64_t has;
+
+	if (read_attributes(fd, "", &has))
+		return -1;
+	return has & STATX_ATTR_MOUNT_ROOT ? 1 : 0;
 }
 
 /* Only the owners of an entry and of its directory remove it from a sticky directory. */
@@ -37,10 +45,10 @@ static bool is_stuck(const struct place *p, const struct stat *dir, const struct
 
 int rights_check_entry(const struct place *p, int dirfd, const char *name, const struct stat *entry)
 {
-	uint64_t has = attributes_of(dirfd, name);
 	struct stat dir;
+	uint64_t has;
 
-	if (fstat(dirfd, &dir))
+	if (read_attributes(dirfd, name, &has) || fstat(dirfd, &dir))
 		return -1;
 	if ((has & FIXED) || is_stuck(p, &dir, entry))
 		errno = EPERM;
@@ -53,7 +61,11 @@ int rights_check_entry(const struct place *p, int dirfd, const char *name, const
 
 int rights_check_dir(const struct place *p, int fd, const struct stat *dir)
 {
-	if (attributes_of(fd, "") & FIXED) {
+	uint64_t has;
+
+	if (read_attributes(fd, "", &has))
+		return -1;
+	if (has & FIXED) {
 		errno = EPERM;
 		return -1;
 	}

@@ -490,7 +490,7 @@ void removals_free(struct source *s);
 
 /* ---- source_marker.c ------------------------------------------------------------------ */
 
-/* Looks for a marker in d.  Lock held. */
+/* Looks for a marker in d, and reports it.  Lock not held. */
 int source_find_marker(struct source *s, struct walk_dir *d);
 /* Call before a file in dir is removed.  Main thread. */
 int source_make_marker(struct source *s, struct walk_dir *dir);

@@ -79,10 +79,24 @@ static int add_marked_dir(struct source *s, struct walk_dir *d, bool found)
 	return 0;
 }
 
+/* It may be there, so nothing is deleted; nor moved, because it cannot be created. */
+static void report_unread_marker(struct source *s, const char *shown)
+{
+	struct failure why;
+
+	fail("read the marker of a move in %s: %m", shown);
+	why = *failed();
+	copy_report_failure(s->copy, shown, &why);
+	pthread_mutex_lock(&s->copy->lock);
+	copy_count_undeleted(s->copy, &why, false);
+	pthread_mutex_unlock(&s->copy->lock);
+}
+
 int source_find_marker(struct source *s, struct walk_dir *d)
 {
 	char room[NAME_MAX_WIRE];
-	int fd, has;
+	const char *shown;
+	int fd, has, ret;
 
 	if (!s->removes || !s->rules->delete)
 		return 0;
@@ -90,17 +104,23 @@ int source_find_marker(struct source *s, struct walk_dir *d)
 	if (walk_dir_use(d, &fd))
 		return 0;
 	has = walk_marker_find(fd, 0);
-	walk_dir_release(d);
-	if (has == MARKER_NONE || (has < 0 && !is_top(d)))
+	if (has == MARKER_NONE) {
+		walk_dir_release(d);
 		return 0;
-	d->flags |= DIR_MOVED;
-	s->continues_move = true;
-	/* If it cannot be read, that fails the first removal. */
+	}
+	shown = walk_shown(d, "", room, sizeof room);
 	if (has < 0)
-		return 0;
-	log_warn("an earlier move of %s was not completed: this run deletes nothing",
-		 walk_shown(d, "", room, sizeof room));
-	return add_marked_dir(s, d, true);
+		report_unread_marker(s, shown);
+	else
+		log_warn("an earlier move of %s was not completed: this run deletes nothing",
+			 shown);
+	walk_dir_release(d);
+	d->flags |= DIR_MOVED;
+	pthread_mutex_lock(&s->copy->lock);
+	s->continues_move = true;
+	ret = has < 0 ? 0 : add_marked_dir(s, d, true);
+	pthread_mutex_unlock(&s->copy->lock);
+	return ret;
 }
 
 int source_make_marker(struct source *s, struct walk_dir *dir)

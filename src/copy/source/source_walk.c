@@ -9,7 +9,6 @@ static int on_walk_dir(void *ctx, struct walk_dir *d)
 {
 	struct source_lane *l = ctx;
 	struct source *s = l->source;
-	int ret;
 
 	if (source_take_id(l, &d->id))
 		return -1;
@@ -20,9 +19,8 @@ static int on_walk_dir(void *ctx, struct walk_dir *d)
 	s->agreed.others++;
 	if (!d->parent && s->top_count < TOPS_MAX)
 		s->tops[s->top_count++] = walk_dir_get(d);
-	ret = source_find_marker(s, d);
 	pthread_mutex_unlock(&s->copy->lock);
-	return ret;
+	return source_find_marker(s, d);
 }
 
 static int on_walk_piece(void *ctx, struct walk_piece *p)
