@@ -55,7 +55,8 @@ enum record_file_flags {
 	FILE_ASK = 1 << 4, /* a question: no other record of this file comes before the answer */
 	FILE_LINKED = 1 << 5, /* later FILEs may be TYPE_HARD_LINK to it */
 	FILE_MAY = 1 << 6, /* with ASK: asks only whether the file may be replaced */
-	FILE_FLAGS_ALL = (1 << 7) - 1,
+	FILE_MOVED = 1 << 7, /* as DIR_MOVED; for a file that is in no directory of the source */
+	FILE_FLAGS_ALL = (1 << 8) - 1,
 };
 enum file_type {
 	TYPE_REGULAR = 1,
@@ -90,7 +91,8 @@ enum record_dir_flags {
 	DIR_IMPLIED = 1 << 1, /* only leads to what the user asked for (--relative) */
 	DIR_MANY = 1 << 2, /* one of several sources: the target must be a directory */
 	DIR_AGAIN = 1 << 3, /* an earlier source has it too: that source's attributes apply */
-	DIR_MOVED = 1 << 4, /* an earlier move of it was not completed: nothing below is deleted */
+	DIR_MOVED =
+		1 << 4, /* an earlier move was not completed: no directory makes room for a file */
 	DIR_FLAGS_ALL = (1 << 5) - 1,
 };
 struct record_dir {

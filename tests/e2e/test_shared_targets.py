@@ -51,15 +51,35 @@ def test_names_that_are_one_file_of_the_source_stay_linked(bench, tmp_path, way)
     assert {inode(tmp_path / "to" / n) for n in ("a", "b", "alias")} == {was}
 
 
-def test_each_name_gets_its_mode(bench, tmp_path, way):
-    make(tmp_path, {"tree": {"a": b"same"}, "to": {}})
-    (tmp_path / "tree" / "b").write_bytes(b"same")
-    os.utime(tmp_path / "tree" / "b", ns=2 * (os.stat(tmp_path / "tree" / "a").st_mtime_ns,))
-    os.chmod(tmp_path / "tree" / "a", 0o600)
-    os.chmod(tmp_path / "tree" / "b", 0o640)
-    copy(bench, tmp_path, way)
+def test_equal_files_stay_linked(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"a": b"same", "b": b"same"}, "to": {}})
+    for name in "ab":
+        os.utime(tmp_path / "tree" / name, (1, 1))
+    assert copy(bench, tmp_path, way).code == 0
     os.unlink(tmp_path / "to" / "b")
-    link_all(tmp_path / "to", "a", "b")
+    link_all(tmp_path / "to", "a", "b", "extra")
     r = copy(bench, tmp_path, way)
-    assert r.code == 0, r.errors()
-    assert [os.stat(tmp_path / "to" / n).st_mode & 0o777 for n in "ab"] == [0o600, 0o640]
+    assert r.code == 0 and (tmp_path / "to" / "a").stat().st_nlink == 3, r.errors()
+
+
+@pytest.mark.parametrize("options", [[], ["-H"]], ids=str)
+def test_a_name_that_is_skipped_stays_as_it_is(bench, tmp_path, way, options):
+    make(tmp_path, {"tree": {"a": b"AAAA", "c": b"CCCC", "z": b"ZZ"}, "to": {"a": b"OLD", "b": b"NEWB"}})
+    link_all(tmp_path / "tree", "a", "b")
+    link_all(tmp_path / "to", "a", "c", "z")
+    os.utime(tmp_path / "tree" / "a", (10**9, 10**9))
+    os.utime(tmp_path / "to" / "a", (9 * 10**8, 9 * 10**8))
+    os.utime(tmp_path / "tree" / "z", (8 * 10**8, 8 * 10**8))
+    for _ in range(2):
+        r = copy(bench, tmp_path, way, "-u", *options)
+        assert r.code == 0, r.errors()
+        assert read(tmp_path / "to") == {"a": b"AAAA", "b": b"NEWB", "c": b"CCCC", "z": b"OLD"}
+    r = copy(bench, tmp_path, way, "-I", "--max-size=3")
+    assert r.code == 0 and (tmp_path / "to" / "a").read_bytes() == b"AAAA", r.errors()
+
+
+def test_second_host_does_not_change_what_the_first_has_brought(bench, tmp_path):
+    make(tmp_path, {"one": {"a": b"A"}, "two": {"c": b"CCCC"}, "to": {"a": b"OLD"}})
+    link_all(tmp_path / "to", "a", "c")
+    r = bench.copy("-a", "--inplace", "far:%s/one/a" % tmp_path, "near:%s/two/c" % tmp_path, "%s/to/" % tmp_path)
+    assert r.code == 0 and read(tmp_path / "to") == {"a": b"A", "c": b"CCCC"}, r.errors()

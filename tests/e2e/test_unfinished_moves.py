@@ -118,10 +118,61 @@ def test_a_marker_that_cannot_be_read_is_for_another_target(bench, tmp_path, way
     (marker,) = [n for n in os.listdir(tmp_path / "tree") if n.startswith(".sluice.marker.")]
     (tmp_path / "to" / "two" / "in").unlink()
     with open(tmp_path / "tree" / marker, "ab") as f:
-        f.write(b"0123")
+        f.write(b"not a target ...\n")
     r = move(bench, tmp_path, way)
     assert r.code == 0 and "another move of" in r.errors(), (r.code, r.errors())
     assert (tmp_path / "tree" / marker).exists() and read(tmp_path / "to") == {"one": b"1", "two": b"2"}
+
+
+def test_torn_line_of_a_marker_is_for_no_target(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"one": b"1", ".sluice.marker.000000006d6f7665": b"0123"}, "to": {}})
+    r = move(bench, tmp_path, way)
+    assert r.code == 0 and read(tmp_path) == {"tree": {}, "to": {"one": b"1"}}, (r.code, r.errors())
+
+
+def test_marker_has_room_for_many_runs(bench, tmp_path):
+    """A run that succeeds leaves its line to the next one."""
+    begin(bench, tmp_path, ("", ""))
+    (tmp_path / "to" / "two" / "in").unlink()
+    for n in range(70):
+        make(tmp_path, {"tree": {"x%d" % n: b"x"}, "other": {}})
+        assert move(bench, tmp_path, ("", ""), "--exclude=two", to="other").code == 0
+    (marker,) = [n for n in os.listdir(tmp_path / "tree") if n.startswith(".sluice.marker.")]
+    assert (tmp_path / "tree" / marker).stat().st_size == 2 * 17
+    r = move(bench, tmp_path, ("", ""))
+    assert r.code == 0 and read(tmp_path / "tree") == {}, (r.code, r.errors())
+
+
+def test_file_of_another_source_makes_no_room(bench, tmp_path, way):
+    """A SRC that is a file is sent before the directory with the marker is read."""
+    make(tmp_path, {"tree": {"d": {"one": b"1"}}, "single": {"d": b"file"}})
+    begin(bench, tmp_path, way)
+    (tmp_path / "tree" / "d").rmdir()
+    (tmp_path / "to" / "two" / "in").unlink()
+    for sources in (["tree/", "single/d"], ["single/d", "tree/"], ["single/", "tree/"]):
+        r = bench.copy("-a", "--delete", "--remove-source-files", *["%s%s/%s" % (way[0], tmp_path, s) for s in sources],
+                       "%s%s/to/" % (way[1], tmp_path))
+        assert r.code == 23 and "earlier move was not completed" in r.errors(), (sources, r.code, r.errors())
+        assert read(tmp_path / "to")["d"] == {"one": b"1"}
+        assert read(tmp_path / "single") == {"d": b"file"}
+
+
+def test_backup_that_was_moved_is_not_replaced(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"x~": {"one": b"1"}}, "to": {"x": b"old"}})
+    begin(bench, tmp_path, way)
+    (tmp_path / "tree" / "x~").rmdir()
+    make(tmp_path, {"tree": {"x": b"new"}})
+    r = move(bench, tmp_path, way, "--backup")
+    assert r.code == 23 and "replace backup" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "to")["x~"] == {"one": b"1"} and read(tmp_path / "to")["x"] == b"old"
+
+
+def test_move_of_a_directory_below_deletes_nothing(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"sub": {"one": b"1"}}})
+    begin(bench, tmp_path, way)
+    r = move(bench, tmp_path, way, source="tree/sub/", to="to/sub")
+    assert r.code == 0 and "directory above" in r.errors(), (r.code, r.errors())
+    assert read(tmp_path / "to")["sub"] == {"one": b"1"}
 
 
 def test_empty_marker_is_for_no_target(bench, tmp_path, way):

@@ -841,8 +841,8 @@ class Model:
         if what == "same":
             self.make_same(item, old)
             return
-        # "With --remove-source-files, rdcp therefore replaces a file that has other hard links."
-        alone = not self.o.get("remove-source-files") or item.dest not in self.before or \
+        # "With --remove-source-files, --update, --max-size or --min-size, rdcp replaces a file that has other hard links."
+        alone = not any(map(self.o.get, ("remove-source-files", "update", "max-size", "min-size"))) or item.dest not in self.before or \
             len(self.names_of(self.before[item.dest].ino)) < 2
         if old is not None and old.kind == "file" and self.o.get("inplace") and alone:
             # "Write into the existing file …; you must have write permission for it."
@@ -1089,8 +1089,8 @@ class Model:
 
     # "When everything else is stored, rdcp deletes what SRC … does not have from the directories of DST that
     # were copied." "excluded files stay" "If a directory of SRC could not be read, or a file could not be copied,
-    # rdcp reports this and deletes nothing." "While this marker exists in a directory, no such
-    # run deletes anything, whatever its DST."
+    # rdcp reports this and deletes nothing." "While this marker exists in a
+    # directory that is copied, or above a SRC, no such run deletes anything, whatever its DST."
     def delete_rest(self):
         if self.any_broken() or self.continues_move():
             return

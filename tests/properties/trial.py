@@ -423,7 +423,7 @@ class Trial:
                 return
             state = after
 
-    # "While this marker exists in a directory, no such run deletes anything, whatever its DST."
+    # "While this marker exists …, no such run deletes anything, whatever its DST."
     def is_sent_elsewhere(self):
         """Does a run with another target come before this rerun?"""
         case = self.case

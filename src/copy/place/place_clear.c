@@ -104,7 +104,9 @@ static bool is_dir_empty(int fd, int *err)
 /* While an earlier move is completed, what it moved here stays, unless it gets a backup. */
 static bool may_clear(const struct place_entry *s)
 {
-	return s->place->rules->delete &&(!s->dir || !s->dir->moved || place_backs_up(s->place));
+	struct place *p = s->place;
+
+	return p->rules->delete &&(!atomic_load(&p->completes_move) || place_backs_up(p));
 }
 
 static int fail_not_empty(const struct place_entry *s)
@@ -202,6 +204,10 @@ int delete_old_backup(struct place *p, int dirfd, const char *dir, const char *n
 	if (p->rules->spare_trees)
 		return fail("replace backup %s: it is a directory with something in it, and "
 			    "nothing may be deleted here",
+			    name);
+	if (atomic_load(&p->completes_move))
+		return fail("replace backup %s: it is a directory with something in it, and an "
+			    "earlier move was not completed",
 			    name);
 	return rehearse_clearing(&w, &count, false)
 		       ? -1

@@ -408,7 +408,8 @@ int place_make_dir(struct place *p, struct place_dir *parent, const struct recor
 			       place_shown(p, parent, r->name, shown));
 	d->id = r->id;
 	d->flags = r->flags;
-	d->moved = (r->flags & DIR_MOVED) || (parent && parent->moved);
+	if (r->flags & DIR_MOVED)
+		atomic_store(&p->completes_move, true);
 	d->a = r->a;
 	ret = resolve_dir(d, r, &fd, change);
 	if (ret) {

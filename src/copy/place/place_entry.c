@@ -63,6 +63,8 @@ int entry_open(struct place *p, struct place_dir *d, const struct record_file *r
 	       struct place_entry *s)
 {
 	*s = (struct place_entry){.place = p, .dir = d, .dirfd = -1, .name = r->name};
+	if (r->flags & FILE_MOVED)
+		atomic_store(&p->completes_move, true);
 	if (d ? open_entry_below(d, r, s) : open_entry_at_top(p, r, s))
 		return -1;
 	if (s->dirfd < 0 || (backup_spare(p, s->dirfd, s->name) == 0 &&

@@ -172,16 +172,14 @@ static int check_old(const struct placement *t, bool *as_is)
 }
 
 /* An existing file is not written in place if it is backed up, because it would change before the
- * backup is made; nor if it has more hard links and the source is removed, because one of them may
- * be the source; nor if another file of this run has it. */
+ * backup is made; nor if it has more hard links that must not change: one of them may be the
+ * source. */
 static bool goes_in_place(const struct placement *t)
 {
 	const struct place *p = t->entry.place;
 
-	if (p->rules->remove_source && t->exists && S_ISREG(t->old.st_mode) && t->old.st_nlink > 1)
-		return false;
 	return p->rules->inplace && (!t->exists || (S_ISREG(t->old.st_mode) && !place_backs_up(p) &&
-						    sharing_is_first(&t->entry, &t->old)));
+						    sharing_write(&t->entry, &t->old)));
 }
 
 static int stat_old(struct placement *t)

@@ -80,7 +80,6 @@ struct place_dir {
 	mode_t mode_to_restore; /* if loosened: set again at the end */
 	mode_t umask; /* the umask for its own mode, if it is new */
 	_Atomic unsigned inner_umask; /* 1 + the umask for new things in it; 0: not known yet */
-	bool moved; /* an earlier move into it was not completed: nothing in it is deleted */
 	bool is_target; /* this is p->top under its own name: p->top's descriptor is used */
 	bool fresh; /* made by this run, and verified to be that: everything in it is ours */
 	bool missing; /* dry run: it does not exist */
@@ -146,6 +145,7 @@ struct place {
 	struct place_dir *dirs;
 	struct table created; /* by name */
 	struct table linked; /* by id */
+	atomic_bool completes_move; /* FILE_MOVED, DIR_MOVED */
 	struct table shared_inodes; /* place_sharing.c */
 	struct taken claimed; /* --delete: names that sources have in the target itself */
 	struct hash_set origins; /* --delete, --backup: of the sources that the user named */
@@ -374,9 +374,11 @@ int place_mend(const struct place_entry *s, const struct record_attr *a, struct 
 
 void sharing_begin(struct place *p);
 void sharing_end(struct place *p);
-/* With --inplace: may what exists under this name (st) be written, or count as the same?  Not if
- * another name of the same inode was asked about before. */
-bool sharing_is_first(const struct place_entry *s, const struct stat *st);
+/* With --inplace: may what exists under this name (st) count as the same, if it is?  Then it is not
+ * written any more under another name. */
+bool sharing_keep(const struct place_entry *s, const struct stat *st);
+/* May it be written in place?  Then it counts as the same under no other name. */
+bool sharing_write(const struct place_entry *s, const struct stat *st);
 
 /* ---- place_backup.c -------------------------------------------------------------------- */
 

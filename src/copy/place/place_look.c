@@ -54,9 +54,13 @@ static void fill_looked(const struct place_entry *s, const struct record_file *r
 	out->same_size = (uint64_t)st->st_size == r->size;
 	out->change.size = !out->same_size;
 	out->newer = metadata_is_newer(&r->a, st);
-	if (!sharing_is_first(s, st))
-		out->same_size = false; /* so it is sent, and gets a file of its own */
 	out->look = out->same_size && metadata_same_mtime(&r->a, st) ? LOOK_QUICK : LOOK_OTHER;
+	if ((out->look == LOOK_QUICK || (s->place->rules->checksum && out->same_size)) &&
+	    !sharing_keep(s, st)) {
+		/* So it is sent, and gets a file of its own. */
+		out->same_size = false;
+		out->look = LOOK_OTHER;
+	}
 	compare_existing(s, r, st, x, &out->change);
 }
 

@@ -2,22 +2,24 @@
 
 /*
  * --inplace where names of the target are hard links to one inode, and the source has different
- * files under them.  What is written under one name changes the others.  So the first name of the
- * run that is looked at, or written, has the inode to itself, and any other name that the source
- * has, too, gets a new file.
+ * files under them.  What is written under one name changes the others.  So an inode with several
+ * names is written by at most one of them, and only if no other one was found to have the right
+ * content; the others get files of their own.  For each such inode the first two names that were
+ * found are enough to know.
  */
 
 #include "copy/place/place_impl.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <xxhash.h>
 
 struct shared_inode {
 	struct {
 		uint64_t dev, ino;
 	} inode;
-	uint64_t name; /* a hash of the first name and its directory */
+	/* Hashes of names and their directories; 0: none. */
+	uint64_t writer, keeper;
+	bool kept_by_more;
 };
 
 void sharing_begin(struct place *p)
@@ -31,15 +33,16 @@ void sharing_end(struct place *p)
 }
 
 /* Lock held.  NULL: no memory. */
-static const struct shared_inode *note_inode(struct place *p, const struct shared_inode *first)
+static struct shared_inode *find_inode(struct place *p, const struct stat *st)
 {
-	struct shared_inode *i = table_find(&p->shared_inodes, &first->inode);
+	struct shared_inode first = {.inode = {.dev = st->st_dev, .ino = st->st_ino}};
+	struct shared_inode *i = table_find(&p->shared_inodes, &first.inode);
 
 	if (i)
 		return i;
 	i = malloc(sizeof *i);
 	if (i)
-		*i = *first;
+		*i = first;
 	if (i && table_put(&p->shared_inodes, i, NULL)) {
 		free(i);
 		i = NULL;
@@ -47,20 +50,67 @@ static const struct shared_inode *note_inode(struct place *p, const struct share
 	return i;
 }
 
-bool sharing_is_first(const struct place_entry *s, const struct stat *st)
+static bool is_shared(const struct place *p, const struct stat *st)
 {
-	struct shared_inode mine = {.inode = {.dev = st->st_dev, .ino = st->st_ino}};
-	struct place *p = s->place;
-	const struct shared_inode *i;
-	struct name_key key;
-	bool is;
+	return p->rules->inplace && S_ISREG(st->st_mode) && st->st_nlink > 1;
+}
 
-	if (!p->rules->inplace || !S_ISREG(st->st_mode) || st->st_nlink < 2)
+static uint64_t hash_name(const struct place_entry *s)
+{
+	struct name_key key;
+
+	return XXH3_64bits(&key, name_key_fill(s->dirfd, s->name, &key)) | 1;
+}
+
+bool sharing_keep(const struct place_entry *s, const struct stat *st)
+{
+	struct place *p = s->place;
+	struct shared_inode *i;
+	uint64_t mine;
+	bool may;
+
+	if (!is_shared(p, st))
 		return true;
-	mine.name = XXH3_64bits(&key, name_key_fill(s->dirfd, s->name, &key));
+	mine = hash_name(s);
 	pthread_mutex_lock(&p->lock);
-	i = note_inode(p, &mine);
-	is = i && i->name == mine.name;
+	i = find_inode(p, st);
+	may = i && (i->writer == 0 || i->writer == mine);
+	if (may && i->keeper == 0)
+		i->keeper = mine;
+	else if (may)
+		i->kept_by_more |= i->keeper != mine;
 	pthread_mutex_unlock(&p->lock);
-	return is;
+	return may;
+}
+
+/* Names that this run leaves as they are, or that an earlier session brought, are not known here.
+ */
+static bool may_write_shared(const struct place *p)
+{
+	const struct rules *r = p->rules;
+
+	return !r->remove_source && !r->update && r->min_size == 0 && r->max_size == UINT64_MAX &&
+	       (!p->opts.taken || p->opts.taken->count == 0);
+}
+
+bool sharing_write(const struct place_entry *s, const struct stat *st)
+{
+	struct place *p = s->place;
+	struct shared_inode *i;
+	uint64_t mine;
+	bool may;
+
+	if (!is_shared(p, st))
+		return true;
+	if (!may_write_shared(p))
+		return false;
+	mine = hash_name(s);
+	pthread_mutex_lock(&p->lock);
+	i = find_inode(p, st);
+	may = i && (i->writer == 0 || i->writer == mine) && !i->kept_by_more &&
+	      (i->keeper == 0 || i->keeper == mine);
+	if (may)
+		i->writer = mine;
+	pthread_mutex_unlock(&p->lock);
+	return may;
 }

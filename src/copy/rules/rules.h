@@ -26,8 +26,8 @@ struct rules {
 	/* Only at an end: */
 	const char *incoming_chmod; /* sink: applied to the source's modes; NULL: none */
 	bool spare_trees; /* sink: a backup replaces no directory that has anything in it */
-	/* sink: the peer learns nothing of the contents of files, so none counts as the same because
-	 * of its content, and none gets a digest without being sent */
+	/* sink: the peer learns nothing of the contents of files, so none counts as the same
+	 * because of its content, and none gets a digest without being sent */
 	bool hide_contents;
 	const struct filter *filter; /* NULL: everything */
 	const struct files_from *listed; /* --files-from; NULL: none */

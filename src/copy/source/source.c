@@ -216,6 +216,7 @@ static int find_files(struct source *s)
 		return -1;
 	s->only = walk_is_one_file(s->walk);
 	removals_choose_time(s);
+	source_find_first_markers(s);
 	return 0;
 }
 

@@ -299,7 +299,7 @@ static int consider_permitted(struct source_lane *l, struct aside *a)
 		.name = a->name,
 		.path = a->path,
 		.want = a->want,
-		.flags = a->flags & FILE_MANY,
+		.flags = a->flags & (FILE_MANY | FILE_MOVED),
 		.permitted = true,
 		.counted = true,
 		.fd = -1,

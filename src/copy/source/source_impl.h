@@ -289,6 +289,7 @@ struct source {
 	struct removals removals;
 	struct marked_dir *marked; /* directories that contain a marker */
 	bool continues_move; /* a marker was found */
+	bool moved_before; /* one was found in a SRC or above it, before anything was sent */
 	struct walk_dir *named_dir; /* of the source file that the user named, used last */
 	/* references to the first directories that are in no other */
 	struct walk_dir *tops[TOPS_MAX];
@@ -490,6 +491,8 @@ void removals_free(struct source *s);
 
 /* ---- source_marker.c ------------------------------------------------------------------ */
 
+/* Looks for markers in the SRCs and above them.  Call when they were found. */
+void source_find_first_markers(struct source *s);
 /* Looks for a marker in d, and reports it.  Lock not held. */
 int source_find_marker(struct source *s, struct walk_dir *d);
 /* Call before a file in dir is removed.  Main thread. */

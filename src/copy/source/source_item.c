@@ -502,7 +502,8 @@ static int take_named(struct source_lane *l, const struct source_entry *e)
 		.name = name_last(e->name, name, sizeof name),
 		.path = e->name,
 		.want = e->piece->want,
-		.flags = l->source->found.count > 1 ? FILE_MANY : 0,
+		.flags = (l->source->found.count > 1 ? FILE_MANY : 0) |
+			 (l->source->moved_before ? FILE_MOVED : 0),
 		.missing = e->piece->missing,
 		.fd = -1,
 	};

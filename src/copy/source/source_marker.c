@@ -7,10 +7,10 @@
  * marker in the directory that the user named, with a hash of where the files went and of the
  * options that choose files.  It removes it when the whole run has succeeded.
  *
- * A run that finds a marker, in any directory, deletes nothing: the source reports itself as
- * incomplete in END, and marks the directory's DIR so that what is in it makes no room for files
- * either.  If the marker is for another target, too, this run does not complete that move, so the
- * marker stays.
+ * A run that finds a marker, in any directory or above a SRC, deletes nothing: the source reports
+ * itself as incomplete in END, and its DIRs and FILEs have the flag MOVED, so that no directory
+ * makes room for a file either.  If the marker is for another target, too, this run does not
+ * complete that move, so the marker stays.
  */
 
 #include "copy/source/source_impl.h"
@@ -92,6 +92,27 @@ static void report_unread_marker(struct source *s, const char *shown)
 	pthread_mutex_unlock(&s->copy->lock);
 }
 
+/* A file may be sent before the walk comes to the directory with the marker. */
+void source_find_first_markers(struct source *s)
+{
+	for (unsigned i = 0; s->removes && s->rules->delete &&i < s->found.count; i++) {
+		const char *path = s->found.paths[i].path;
+
+		switch (walk_marker_find_upward(walk_open_named_dir(path))) {
+		case MARKER_NOT_UPWARD:
+			continue;
+		case MARKER_ABOVE:
+			log_warn("an earlier move of a directory above %s was not completed: this "
+				 "run deletes nothing",
+				 path);
+			break;
+		case MARKER_HERE: /* the walk reports it */
+			break;
+		}
+		s->moved_before = s->continues_move = true;
+	}
+}
+
 int source_find_marker(struct source *s, struct walk_dir *d)
 {
 	char room[NAME_MAX_WIRE];
@@ -100,6 +121,8 @@ int source_find_marker(struct source *s, struct walk_dir *d)
 
 	if (!s->removes || !s->rules->delete)
 		return 0;
+	if (s->moved_before)
+		d->flags |= DIR_MOVED;
 	/* What cannot be entered is reported where it is listed, and nothing is deleted then. */
 	if (walk_dir_use(d, &fd))
 		return 0;

@@ -262,6 +262,11 @@ int walk_open_file(int dirfd, const char *name, bool follow)
 	return fd;
 }
 
+int walk_open_named_dir(const char *path)
+{
+	return RETRIED(open(path, O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
+
 int walk_open_path(int dirfd, const char *name, bool follow)
 {
 	return RETRIED(openat(dirfd, name, O_PATH | (follow ? 0 : O_NOFOLLOW) | O_CLOEXEC));

@@ -83,6 +83,8 @@ const char *walk_path(const struct walk_dir *d, const char *name, char *to, size
 /* Opens a regular file for reading.  Anything else is opened without side effects, or not at
  * all. */
 int walk_open_file(int dirfd, const char *name, bool follow);
+/* Opens the directory that path, which the user wrote, leads to.  -1 with errno. */
+int walk_open_named_dir(const char *path);
 /* Opens it for its metadata only. */
 int walk_open_path(int dirfd, const char *name, bool follow);
 /* Makes a network file system ask its server for name, because its cache may be older. */
@@ -102,7 +104,13 @@ enum walk_marker {
 	MARKER_OTHERS, /* for other targets, too, or with contents that are not ours */
 };
 int walk_marker_find(int dirfd, uint64_t target);
-/* Adds the target.  It is on disk then. */
+/* Is there a marker in the directory fd, or in one above it?  Closes fd, which may be -1. */
+enum walk_marker_place {
+	MARKER_NOT_UPWARD,
+	MARKER_HERE,
+	MARKER_ABOVE,
+} walk_marker_find_upward(int fd);
+/* Adds the target.  It is on disk then.  ENOSPC: there are too many. */
 int walk_marker_create(int dirfd, uint64_t target);
 /* Removes the target, and the marker if it is for no other. */
 int walk_marker_remove(int dirfd, uint64_t target);

@@ -39,57 +39,99 @@ static int open_marker(int dirfd, int flags)
 	return -1;
 }
 
-/* What the marker says.  *at: where the line of this target is, if it is there; else -1. */
-static int read_marker(int fd, uint64_t target, off_t *at)
-{
-	char text[TARGETS_MAX * LINE + 1], line[LINE + 1];
-	ssize_t size = pread_full(fd, text, sizeof text, 0), pos;
-	bool others = false;
+struct marker_lines {
+	off_t mine; /* where the line of this target is; -1: it is not there */
+	off_t free; /* where a new line may be written; -1: there are too many */
+	bool others;
+};
 
-	*at = -1;
+/* Bytes behind the last whole line were written by a run that was killed before it moved
+ * anything.  -1 with errno. */
+static int read_lines(int fd, uint64_t target, struct marker_lines *l)
+{
+	char text[TARGETS_MAX * LINE], line[LINE + 1];
+	ssize_t size = pread_full(fd, text, sizeof text, 0), pos;
+
+	*l = (struct marker_lines){.mine = -1, .free = -1};
 	if (size < 0)
 		return -1;
 	snprintf(line, sizeof line, "%016" PRIx64 "\n", target);
 	for (pos = 0; pos + LINE <= size; pos += LINE) {
 		if (memcmp(text + pos, line, LINE) == 0)
-			*at = pos;
-		else
-			others |= memcmp(text + pos, blank, LINE) != 0;
+			l->mine = pos;
+		else if (memcmp(text + pos, blank, LINE) != 0)
+			l->others = true;
+		else if (l->free < 0)
+			l->free = pos;
 	}
-	if (others || pos < size)
+	if (l->free < 0 && pos < (ssize_t)sizeof text)
+		l->free = pos;
+	return 0;
+}
+
+static enum walk_marker marker_of(const struct marker_lines *l)
+{
+	if (l->others)
 		return MARKER_OTHERS;
-	return *at < 0 ? MARKER_EMPTY : MARKER_OURS;
+	return l->mine < 0 ? MARKER_EMPTY : MARKER_OURS;
 }
 
 int walk_marker_find(int dirfd, uint64_t target)
 {
 	int fd = open_marker(dirfd, O_RDONLY), ret, err;
-	off_t at;
+	struct marker_lines l;
 
 	if (fd < 0)
 		return errno == ENOENT ? MARKER_NONE : -1;
-	ret = read_marker(fd, target, &at);
+	ret = read_lines(fd, target, &l) ? -1 : (int)marker_of(&l);
 	err = errno;
 	close_fd(fd);
 	errno = err;
 	return ret;
 }
 
+enum walk_marker_place walk_marker_find_upward(int fd)
+{
+	enum walk_marker_place found = MARKER_NOT_UPWARD;
+	int up;
+	struct stat st, last = {.st_ino = 0};
+	char name[OWN_NAME_ROOM];
+
+	own_name_marker(MOVE_HASH, name);
+	/* What is above may be closed to us; and the root is its own parent. */
+	for (unsigned depth = 0; fd >= 0 && fstat(fd, &st) == 0; depth++, fd = up) {
+		if (depth > 0 && st.st_ino == last.st_ino && st.st_dev == last.st_dev)
+			break;
+		last = st;
+		if (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode)) {
+			found = depth == 0 ? MARKER_HERE : MARKER_ABOVE;
+			break;
+		}
+		up = RETRIED(openat(fd, "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
+		close_fd(fd);
+	}
+	close_fd(fd);
+	return found;
+}
+
 static int add_target(int fd, uint64_t target)
 {
 	char line[LINE + 1];
-	off_t at;
-	int was = read_marker(fd, target, &at);
+	struct marker_lines l;
 
+	if (read_lines(fd, target, &l))
+		return -1;
 	snprintf(line, sizeof line, "%016" PRIx64 "\n", target);
-	if (was < 0 || (at < 0 && write_full(fd, line, LINE)))
+	if (l.mine < 0 && l.free < 0)
+		errno = ENOSPC;
+	if (l.mine < 0 && (l.free < 0 || pwrite_full(fd, line, LINE, l.free)))
 		return -1;
 	return RETRIED(fsync(fd));
 }
 
 int walk_marker_create(int dirfd, uint64_t target)
 {
-	int fd = open_marker(dirfd, O_RDWR | O_CREAT | O_APPEND), ret, err;
+	int fd = open_marker(dirfd, O_RDWR | O_CREAT), ret, err;
 
 	if (fd < 0)
 		return -1;
@@ -108,18 +150,18 @@ int walk_marker_remove(int dirfd, uint64_t target)
 {
 	char name[OWN_NAME_ROOM];
 	int fd = open_marker(dirfd, O_RDWR), ret, err;
-	off_t at;
+	struct marker_lines l;
 
 	if (fd < 0)
 		return errno == ENOENT ? 0 : -1;
-	ret = read_marker(fd, target, &at);
-	if (ret == MARKER_OTHERS && at >= 0)
-		ret = pwrite_full(fd, blank, LINE, at) ? -1 : 0;
+	ret = read_lines(fd, target, &l);
+	if (ret == 0 && l.others && l.mine >= 0)
+		ret = pwrite_full(fd, blank, LINE, l.mine);
 	err = errno;
 	close_fd(fd);
 	errno = err;
 	own_name_marker(MOVE_HASH, name);
-	if (ret != MARKER_EMPTY && ret != MARKER_OURS)
-		return ret < 0 ? -1 : 0;
+	if (ret || l.others)
+		return ret;
 	return unlinkat(dirfd, name, 0) && errno != ENOENT ? -1 : 0;
 }
