@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
+#include "base/capability.h"
 #include "base/fail.h"
 #include "host/adapter.h"
 #include "lane/memlock.h"
@@ -22,20 +22,12 @@ enum {
 /* PROC_USER_INIT_INO of Linux's include/linux/proc_ns.h */
 static const ino_t FIRST_USER_NAMESPACE = 0xeffffffd;
 
-static bool has_capability(unsigned capability)
-{
-	struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
-	struct __user_cap_data_struct data[2] = {{0}};
-
-	return !syscall(SYS_capget, &head, data) && (data[0].effective & 1U << capability) != 0;
-}
-
 /* ib_umem_get() asks capable(CAP_IPC_LOCK), which no capability of another user namespace meets. */
 static bool may_exceed_limit(void)
 {
 	struct stat st;
 
-	return has_capability(CAP_IPC_LOCK) && !stat("/proc/self/ns/user", &st) &&
+	return capability_has(CAP_IPC_LOCK) && !stat("/proc/self/ns/user", &st) &&
 	       st.st_ino == FIRST_USER_NAMESPACE;
 }
 
@@ -68,7 +60,7 @@ uint64_t memlock_limit_at(const char *root)
 	if (getrlimit(RLIMIT_MEMLOCK, &rl))
 		return 0;
 	/* Root raises the hard limit, too, but a container may have taken that right away. */
-	if (has_capability(CAP_SYS_RESOURCE) && !setrlimit(RLIMIT_MEMLOCK, &most))
+	if (capability_has(CAP_SYS_RESOURCE) && !setrlimit(RLIMIT_MEMLOCK, &most))
 		return UINT64_MAX;
 	if (rl.rlim_cur != rl.rlim_max) {
 		rlim_t before = rl.rlim_cur;

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What rdcp itself writes may be in the source or in the target: it is neither copied, removed, deleted nor replaced."""
 
+import os
+
 import pytest
 
 from trees import make, read, ways
@@ -86,3 +88,21 @@ def test_redirected_output_in_the_source_is_not_copied(bench, tmp_path):
         r = copy(bench, tmp_path, ("", ""), "--json", stdout=out)
     assert r.code == 0 and read(tmp_path / "to") == {"a": b"a"}, r.code
     assert (tmp_path / "tree" / "out").stat().st_size > 0
+
+
+def test_listed_output_is_not_copied(bench, tmp_path):
+    make(tmp_path, {"tree": {"a": b"a"}, "to": {}})
+    (tmp_path / "list").write_bytes(b"log\na\n")
+    r = copy(bench, tmp_path, ("", ""), "--files-from=%s/list" % tmp_path, "--log-file=%s/tree/log" % tmp_path)
+    assert r.code == 0 and read(tmp_path / "to") == {"a": b"a"} and "writes it" in r.errors(), (r.code, r.errors())
+
+
+@pytest.mark.parametrize("where", [[], ["--backup-dir=old"]], ids=str)
+def test_no_backup_replaces_the_log(bench, tmp_path, where):
+    make(tmp_path, {"tree": {"a": b"new"}})
+    make(tmp_path, {"to": {"a": b"older", "old": {}}})
+    os.utime(tmp_path / "to" / "a", (1, 1))
+    log = tmp_path / "to" / ("old/a" if where else "a~")
+    r = copy(bench, tmp_path, ("", ""), "--backup", *where, "--log-file=%s" % log)
+    assert r.code == 23 and b"end exit 23" in log.read_bytes(), (r.code, r.errors())
+    assert (tmp_path / "to" / "a").read_bytes() == b"older"

@@ -56,6 +56,29 @@ def test_directory_in_the_way_is_replaced_as_a_whole_or_not_at_all(bench, tmp_pa
 
 
 @two_users
+def test_temporary_of_another_user_keeps_the_directory(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"a": b"new"}, "to": {"a": {"in": b"in", ".sluice.0123456789abcdef": b"t"}}})
+    for top in "tree", "to":
+        give(tmp_path / top, NOBODY, *(tmp_path / top / "a" / n for n in [".sluice.0123456789abcdef"] if top == "to"))
+    open_up(tmp_path)
+    r = copy(bench, tmp_path, way, "--delete", become=as_nobody())
+    assert r.code == 23 and "in" in read(tmp_path / "to")["a"], (r.code, r.errors())
+
+
+@two_users
+def test_capability_of_a_user_counts(bench, tmp_path):
+    make(tmp_path, {"tree": {"a": b"new"}, "to": {"a": WHOLE}})
+    open_up(tmp_path)
+    (tmp_path / "to").chmod(0o777)
+    give(tmp_path / "to" / "a", 12345)
+    (tmp_path / "to" / "a").chmod(0o1777)
+    become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+fowner,+dac_override",
+              "--ambient-caps=+fowner,+dac_override"]
+    r = bench.copy("-r", "--delete", "%s/tree/" % tmp_path, tmp_path / "to", become=become)
+    assert r.code == 0 and read(tmp_path / "to") == {"a": b"new"}, (r.code, r.errors())
+
+
+@two_users
 def test_empty_directory_of_another_user_is_no_obstacle(bench, tmp_path, way):
     make(tmp_path, {"tree": {"a": b"new"}, "to": {"a": {"in": b"in", "k": {}}}})
     for top in "tree", "to":
@@ -131,6 +154,17 @@ def test_what_is_mounted_stays(bench, tmp_path, way, where, kind, options):
     assert (tmp_path / "outside" / "f").read_bytes() == b"f"
     r = copy(bench, tmp_path, way, *options, "--backup" if where == "backup" else "--delete")
     assert r.code == 0 and read(tmp_path / "to")["a"] == b"new", (r.code, r.errors())
+
+
+@pytest.mark.needs("root", why="only root mounts")
+@pytest.mark.may_skip("any", "a container may not be allowed to mount")
+def test_backup_of_a_directory_takes_its_mounts_along(bench, tmp_path, way):
+    make(tmp_path, {"tree": {"a": b"new"}, "to": {"a": {"m": {}}}, "outside": {"f": b"f"}})
+    with mounted(tmp_path / "to" / "a" / "m", "--bind", tmp_path / "outside"):
+        r = copy(bench, tmp_path, way, "--delete", "--backup")
+        assert r.code == 0 and read(tmp_path / "to") == {"a": b"new", "a~": {"m": {"f": b"f"}}}, (r.code, r.errors())
+        (tmp_path / "to" / "a").unlink()
+        os.rename(tmp_path / "to" / "a~", tmp_path / "to" / "a")
 
 
 @pytest.mark.needs("root", why="only root mounts")

@@ -17,7 +17,7 @@
 /* What fd is, if it is a regular file.  There are at most as many as this command has outputs. */
 void own_files_add(int fd);
 bool own_files_has(const struct stat *st);
-/* May a file with this inode number be one?  False saves a stat. */
+/* May an entry that a directory lists with this inode number be one?  False saves a stat. */
 bool own_files_may_have(uint64_t ino);
 
 #endif

@@ -13,6 +13,7 @@
 #include "base/fail.h"
 #include "base/io.h"
 #include "base/suffix.h"
+#include "copy/names/own_files.h"
 #include "lane/fault.h"
 
 enum { COMPARED_BYTES = 256 << 10 /* at once: few reads, and little memory */ };
@@ -274,8 +275,11 @@ static int check_replaced(const struct backup_move *m)
 {
 	struct stat st;
 
-	if (!*m->place->backup_dir ||
-	    fstatat(m->to_dirfd, m->backup_name, &st, AT_SYMLINK_NOFOLLOW))
+	if (fstatat(m->to_dirfd, m->backup_name, &st, AT_SYMLINK_NOFOLLOW))
+		return 0;
+	if (own_files_has(&st))
+		return fail("replace backup %s: this command writes it", m->backup_name);
+	if (!*m->place->backup_dir)
 		return 0;
 	return backup_dir_check_replaced(m->place, m->backup_name, &st);
 }

@@ -74,9 +74,9 @@ static int clear_tree(const struct obstacle *w, struct tree_removal r, uint64_t 
 	return ret > 0 ? fail_not_cleared(w, &r) : ret;
 }
 
-static int report_clearing(const struct obstacle *w, uint64_t count)
+static int report_clearing(const struct obstacle *w, uint64_t count, bool keeps)
 {
-	return clear_tree(w, (struct tree_removal){.rehearsed = true}, count);
+	return clear_tree(w, (struct tree_removal){.rehearsed = true, .keeps = keeps}, count);
 }
 
 /* ---- a directory under an entry's name ------------------------------------------------------ */
@@ -141,7 +141,7 @@ static int clear_obstacle(const struct place_entry *s, const struct obstacle *w,
 			  bool keeps)
 {
 	if (keeps)
-		return report_clearing(w, count) ? -1 : backup_make_of_entry(s, true);
+		return report_clearing(w, count, true) ? -1 : backup_make_of_entry(s, true);
 	return clear_tree(w, (struct tree_removal){.backs_up = place_backs_up(s->place)}, count);
 }
 
@@ -162,7 +162,7 @@ static int clear_entry(const struct place_entry *s, bool only_look)
 	int ret = w.dir ? rehearse_clearing(&w, &count, keeps) : -1;
 
 	if (ret == 0 && only_look && rules->dry_run)
-		ret = report_clearing(&w, count);
+		ret = report_clearing(&w, count, keeps);
 	if (ret == 0 && !only_look)
 		ret = clear_obstacle(s, &w, count, keeps);
 	free((char *)w.dir);

@@ -195,31 +195,31 @@ static int stat_entry(struct deletion *d, int dirfd, const char *name, struct st
 	return -1;
 }
 
-/* Deletes the temporary of a run that has ended.  True: it stays, because it is in use or belongs
- * to another user. */
-static bool delete_temporary(struct deletion *d, int dirfd, const char *name)
+/* Deletes the temporary (st) of a run that has ended.  True: it stays, because it is in use or
+ * belongs to another user. */
+static bool delete_temporary(struct deletion *d, int dirfd, const char *name, struct stat *st)
 {
-	struct stat now;
+	uid_t uid = d->place->uid;
 
 	if (d->dry)
-		return false;
+		return rehearses_rights(d) && uid != 0 && uid != st->st_uid;
 	temporary_sweep(dirfd, name);
-	return stat_entry(d, dirfd, name, &now) != 0;
+	return stat_entry(d, dirfd, name, st) != 0;
 }
 
 /* Deletes an entry that is no directory.  True: it stays. */
-static bool delete_plain(struct deletion *d, int dirfd, const char *name, const struct stat *st)
+static bool delete_plain(struct deletion *d, int dirfd, const char *name, struct stat *st)
 {
-	bool backup = gets_backup(d, name);
+	bool backup = gets_backup(d, name), temporary = temporary_is(name);
 
-	if (temporary_is(name))
-		return delete_temporary(d, dirfd, name);
-	if (is_protected(d, name, st))
+	if (!temporary && is_protected(d, name, st))
 		return true;
 	if (rehearses_rights(d) && rights_check_entry(d->place, dirfd, name, st)) {
 		fail("delete %s: %m", d->path);
 		return report_not_deleted(d, change_event_of(st->st_mode));
 	}
+	if (temporary)
+		return delete_temporary(d, dirfd, name, st);
 	if (!count_deletion(d))
 		return true;
 	if (!d->dry && backup && back_up_entry(d, dirfd, name))
@@ -343,19 +343,19 @@ static bool is_dir_protected(struct deletion *d, const struct level *up, const c
 static bool may_empty(struct deletion *d, int in, int fd, const char *name, const struct stat *st)
 {
 	struct stat above;
-	int mount = fstat(in, &above) ? -1 : rights_is_mount(fd);
+	bool renamed = d->removal && d->removal->keeps;
+	int mount = fstat(in, &above) ? -1 : renamed ? 0 : rights_is_mount(fd);
 
-	if (mount < 0) {
-		fail("stat directory %s: %m", d->path);
-	} else if (mount || st->st_dev != above.st_dev) {
-		if (d->place->rules->one_file_system)
-			return false;
+	if (mount == 0 && st->st_dev != above.st_dev)
+		mount = 1;
+	if (mount > 0 && d->place->rules->one_file_system)
+		return false;
+	if (mount > 0)
 		fail("delete directory %s: something is mounted on it", d->path);
-	} else if (rehearses_rights(d) && rights_check_entry(d->place, in, name, st)) {
+	else if (mount < 0 || (rehearses_rights(d) && rights_check_entry(d->place, in, name, st)))
 		fail("delete directory %s: %m", d->path);
-	} else {
+	else
 		return true;
-	}
 	report_not_deleted(d, EVENT_DIR);
 	return false;
 }

@@ -9,7 +9,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <unistd.h>
+#include "base/capability.h"
 #include "base/io.h"
 
 enum { FIXED = STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND };
@@ -39,8 +41,8 @@ int rights_is_mount(int fd)
 /* Only the owners of an entry and of its directory remove it from a sticky directory. */
 static bool is_stuck(const struct place *p, const struct stat *dir, const struct stat *entry)
 {
-	return (dir->st_mode & S_ISVTX) && p->uid != 0 && p->uid != dir->st_uid &&
-	       p->uid != entry->st_uid;
+	return (dir->st_mode & S_ISVTX) && p->uid != dir->st_uid && p->uid != entry->st_uid &&
+	       !capability_has(CAP_FOWNER);
 }
 
 int rights_check_entry(const struct place *p, int dirfd, const char *name, const struct stat *entry)

@@ -439,11 +439,13 @@ int item_send(struct source_lane *l, struct source_item *it)
 static int take_dir_xattrs(struct source_lane *l, struct walk_dir *d)
 {
 	const struct rules *rules = l->source->rules;
+	const uint32_t led = DIR_CONTENTS | DIR_IMPLIED;
 	char room[FAIL_TEXT_MAX];
 	struct xattrs *x = NULL;
 	int ret;
 
-	if ((!rules->acls && !rules->xattrs) || (d->flags & DIR_IMPLIED) || source_use_dir(l, d))
+	/* The target itself keeps its own if --relative or --files-from only leads through it. */
+	if ((!rules->acls && !rules->xattrs) || (d->flags & led) == led || source_use_dir(l, d))
 		return 0;
 	if (xattrs_read(l->dirfd, walk_shown(d, "", room, sizeof room), rules, &x))
 		return source_report_failed(l, EVENT_DIR, d, "", NULL) ||

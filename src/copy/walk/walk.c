@@ -107,6 +107,12 @@ static int skip_entry(struct walk *w, struct walk_dir *d, const char *name, cons
 	return 0;
 }
 
+/* It would change while it is read. */
+int walk_skip_own_file(struct walk *w, struct walk_dir *d, const char *name)
+{
+	return skip_entry(w, d, name, "this command writes it");
+}
+
 static int skip_taken_name(struct walk *w, struct walk_dir *d, const char *name)
 {
 	static const char why[] = "an earlier source has the same name";
@@ -234,10 +240,10 @@ static int skip_own_name(struct walk *w, struct walk_frame *f, int fd, const str
 	return skip_entry(w, f->dir, e->name, "its name is that of an unfinished copy");
 }
 
-/* Does this command write the entry?  It would change while it is read. */
+/* Does this command write the entry? */
 static bool is_own_file(const struct walk *w, int fd, const struct dent *e)
 {
-	bool follow = e->type == DT_LNK && w->o.rules->copy_links;
+	bool follow = (e->type == DT_LNK || e->type == DT_UNKNOWN) && w->o.rules->copy_links;
 	struct stat st;
 
 	return (follow || own_files_may_have(e->ino)) && walk_stat(fd, e->name, follow, &st) == 0 &&
@@ -266,7 +272,9 @@ static int scan_dent(struct walk *w, struct walk_frame *f, int fd, const struct 
 	if (keep_name(w, f, e->name))
 		return -1;
 	/* What is skipped does not claim its name, so another source may have it. */
-	why = is_own_file(w, fd, e) ? "this command writes it" : explain_skip(w, mode);
+	if (is_own_file(w, fd, e))
+		return walk_skip_own_file(w, f->dir, e->name);
+	why = explain_skip(w, mode);
 	if (why)
 		return skip_entry(w, f->dir, e->name, why);
 	first = walk_claim_name(w, f->dir, e->name, S_ISDIR(mode));

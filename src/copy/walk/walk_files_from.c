@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "copy/names/own_files.h"
 #include "copy/walk/walk_impl.h"
 
 #include <errno.h>
@@ -185,6 +186,8 @@ static int scan_listed_entry(struct walk *w, struct walk_frame *f, int fd,
 		return enter_listed_dir(w, f, n, name, itself, follow);
 	if (leads)
 		return scan_file_not_dir(w, f, fd, n, name, itself);
+	if (own_files_has(&st))
+		return walk_skip_own_file(w, f->dir, name);
 	return walk_add_mode(w, f->dir, st.st_mode, name);
 }
 

@@ -73,6 +73,8 @@ bool walk_excludes(struct walk *w, struct walk_dir *d, const char *name, bool di
 int walk_add(struct walk *w, enum walk_type type, const char *name);
 /* As walk_add(), if something of this mode is copied; else warns. */
 int walk_add_mode(struct walk *w, struct walk_dir *d, mode_t mode, const char *name);
+/* Skips a file that this command writes. */
+int walk_skip_own_file(struct walk *w, struct walk_dir *d, const char *name);
 /* Passes on the piece: entries of dir, or of the root p (NULL: of dir). */
 int walk_emit(struct walk *w, struct walk_dir *dir, const struct found_path *p);
 /* Enters a directory; ret is what walk_dir_open() returned for it.  Takes d. */
