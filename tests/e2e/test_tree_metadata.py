@@ -293,3 +293,71 @@ def test_mode_that_cannot_be_set_is_reported(bench, tmp_path, way, asked):
         assert "set mode of f: Operation not permitted" in r.errors(), r.errors()
     else:
         assert r.errors().count("its mode could not be set: Operation not permitted") == 1, r.errors()
+
+
+# ---- ACLs, and what else decides who may read ------------------------------------------------------
+
+CLOSED = [(1, 7, NONE), (2, 7, 1000), (4, 0, NONE), (16, 7, NONE), (32, 0, NONE)]     # the group bits of the mode are the mask
+
+
+def access_acl(path):
+    try:
+        return os.getxattr(path, "system.posix_acl_access")
+    except OSError:
+        return None
+
+
+@pytest.mark.parametrize("how", ["files-from", "relative"])
+def test_directories_that_are_led_through_keep_their_attributes(bench, ground, way, how):
+    make(ground, {"a": {"p": {"q": {"f": b"f"}}}, "list": b"p/q/f\n", "b": {}})
+    for d in "p", "p/q":
+        os.setxattr(ground / "a" / d, "system.posix_acl_access", acl(CLOSED))
+        os.setxattr(ground / "a" / d, "user.k", d.encode())
+    os.setxattr(ground / "a" / "p", "system.posix_acl_default", acl(CLOSED))
+    words = {"files-from": ["--files-from=%s" % (ground / "list"), way[0] + str(ground / "a")],
+             "relative": ["--relative", way[0] + str(ground / "a") + "/./p/q/f"]}[how]
+    for _ in range(2):
+        copy(bench, "-aAX", *words, way[1] + str(ground / "b") + "/")
+        for d in "p", "p/q":
+            a, b = ground / "a" / d, ground / "b" / d
+            assert {n: os.getxattr(a, n) for n in os.listxattr(a)} == {n: os.getxattr(b, n) for n in os.listxattr(b)}
+            assert a.stat().st_mode == b.stat().st_mode
+        # A copy of all finds nothing to change.
+        assert copy(bench, "-aAX", "--itemize-changes", way[0] + str(ground / "a") + "/p/", way[1] + str(ground / "b/p")).out == b""
+
+
+@pytest.mark.parametrize("change,mode", [("F600", 0o600), ("F640", 0o640), ("g-w", 0o654)])
+def test_chmod_changes_acls(bench, ground, way, change, mode):
+    make(ground, {"a": {"f": b"f"}, "b": {}})
+    os.setxattr(ground / "a" / "f", "system.posix_acl_access", acl([(1, 6, NONE), (2, 7, 1000), (4, 5, NONE), (16, 7, NONE), (32, 4, NONE)]))
+    for n in range(3):
+        r = copy(bench, "-aA", "--chmod=" + change, "--itemize-changes", way[0] + str(ground / "a") + "/", way[1] + str(ground / "b"))
+        assert n == 0 or r.out == b"", r.out
+        st = (ground / "b" / "f").stat()
+        assert st.st_mode & 0o777 == mode and access_acl(ground / "b" / "f") is not None
+        assert n == 0 or st.st_ctime_ns == last, "set again"
+        last = st.st_ctime_ns
+
+
+@pytest.mark.parametrize("options", [["-a"], ["-aA"]], ids=" ".join)
+def test_backup_directory_gives_no_rights_that_an_acl_denies(bench, ground, way, options):
+    make(ground, {"a": {"d": {"f": b"new"}}, "b": {"d": {"f": b"old!"}}})
+    for top in "ab":
+        os.setxattr(ground / top / "d", "system.posix_acl_access", acl(CLOSED))
+    copy(bench, *options, "--backup", "--backup-dir=old", way[0] + str(ground / "a") + "/", way[1] + str(ground / "b"))
+    assert (ground / "b" / "old" / "d" / "f").read_bytes() == b"old!"
+    assert (ground / "b" / "old" / "d").stat().st_mode & 0o777 == 0o700
+
+
+def test_only_changes_of_directories_are_itemized(bench, ground, way):
+    """Not those of the later of two sources, nor of a target that is only led through."""
+    make(ground, {"y1": {"k": {"f": b"1"}}, "y2": {"k": {"g": b"2"}}, "to": {}, "list": b"k/f\n", "other": {}})
+    (ground / "y1" / "k").chmod(0o700)
+    touch(ground / "y1", OLD)
+    words = ["-a", "--itemize-changes", *("%s%s/%s/" % (way[0], ground, n) for n in ("y1", "y2")), way[1] + str(ground / "to")]
+    copy(bench, *words)
+    for extra in [], ["-n"]:
+        assert copy(bench, *words, *extra).out == b""
+    words = ["-a", "--itemize-changes", "--files-from=%s" % (ground / "list"), way[0] + str(ground / "y1"), way[1] + str(ground / "other")]
+    copy(bench, *words)
+    assert copy(bench, *words).out == b""

@@ -354,9 +354,10 @@ static int use_row(struct options *o, const struct option_row *row, const char *
 	value = row->arg ? row->arg + (row->arg[0] == '[') : "";
 	if (row->kind == KIND_COUNT)
 		snprintf(range, sizeof range, " from 1 to %d", (int)row->number);
-	return fail_as(OUT_USAGE, "%s %s: invalid value, expected %.*s%s: %s",
+	return fail_as(OUT_USAGE, "%s %s: invalid value, expected %.*s%s%s%s",
 		       row_name(row->letter, row->name, name), arg ? arg : "",
-		       (int)strcspn(value, "]"), value, range, row->help);
+		       (int)strcspn(value, "]"), value, range, row->help ? ": " : "",
+		       row->help ? row->help : "");
 }
 
 static int refuse_option(const struct refused_row *row, bool by_letter)

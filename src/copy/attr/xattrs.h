@@ -37,6 +37,8 @@ bool xattrs_whole(const struct xattrs *x);
 /* of: what has them, for messages.  -1, OUT_PROTOCOL: a name is one that the user did not ask for,
  * or that is never set. */
 int xattrs_check(const struct xattrs *x, const char *of, const struct rules *r);
+/* Makes the access ACL, if there is one, what it is after chmod(mode). */
+void xattrs_set_mode(struct xattrs *x, mode_t mode);
 /* Translates the ids in ACLs to this host's. */
 int xattrs_localize(struct xattrs *x, const char *of, struct owners *o, bool numeric);
 /*

@@ -264,6 +264,35 @@ static unsigned read_acl_group(const void *bytes, size_t size)
 	return group & mask;
 }
 
+static void set_acl_mode(struct xattr *acl, mode_t mode)
+{
+	struct acl_entry *e = calloc(acl_room(acl->size) + 1, sizeof *e);
+	int n = e ? acl_decode(acl->value, acl->size, e) : -1;
+	bool masked = false;
+
+	for (int i = 0; i < n; i++)
+		masked |= e[i].tag == ACL_MASK;
+	for (int i = 0; i < n; i++) {
+		if (e[i].tag == ACL_USER_OBJ)
+			e[i].perm = mode >> 6 & 7;
+		else if (e[i].tag == (masked ? ACL_MASK : ACL_GROUP_OBJ))
+			e[i].perm = mode >> 3 & 7;
+		else if (e[i].tag == ACL_OTHER)
+			e[i].perm = mode & 7;
+	}
+	if (n > 0)
+		acl_encode(e, (size_t)n, acl->value);
+	free(e);
+}
+
+void xattrs_set_mode(struct xattrs *x, mode_t mode)
+{
+	for (size_t i = 0; x && i < x->count; i++) {
+		if (strcmp(x->list[i].name, access_acl) == 0)
+			set_acl_mode(&x->list[i], mode);
+	}
+}
+
 static unsigned read_group_without(int fd, const struct xattr *acl)
 {
 	void *actual = malloc(acl->size + 1);

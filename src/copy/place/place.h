@@ -210,6 +210,9 @@ struct place_finish {
  * marker and what earlier runs left of files that are whole now.  -1: the run was interrupted
  * (OUT_SIGNAL) or lacks memory; single failures go to on_deleted() and on_dir(). */
 int place_finish_run(struct place *p, struct place_finish *f);
+/* --chmod applies to the access ACL in x (NULL: none), too. */
+void place_change_acl(const struct place *p, const struct record_attr *a, bool dir,
+		      struct xattrs *x);
 /* A hash that identifies the target directory, on whatever path it is reached.  Another one has the
  * same hash only by chance.  0: the target is no directory. */
 uint64_t place_identity(const struct place *p);

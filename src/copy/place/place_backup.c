@@ -39,6 +39,7 @@ static bool is_not_permitted(int err)
 static int copy_dir_access(struct place *p, int fd, int model_fd)
 {
 	struct stat st, model;
+	unsigned group;
 	mode_t mode;
 
 	if (model_fd < 0)
@@ -47,7 +48,10 @@ static int copy_dir_access(struct place *p, int fd, int model_fd)
 		return -1;
 	if (st.st_uid != p->uid)
 		return 0;
-	mode = (model.st_mode & 07777) | S_IWUSR | S_IXUSR;
+	/* The group bits of a directory with an ACL are the rights of everyone whom that names. */
+	(void)xattrs_group_without_acl(fd, model_fd, "the directory of a backup", &group);
+	mode = (model.st_mode & (07777 & ~(mode_t)S_IRWXG)) | S_IWUSR | S_IXUSR |
+	       (model.st_mode & S_IRWXG & (mode_t)group << 3);
 	if (model.st_gid != st.st_gid && fchownat(fd, "", (uid_t)-1, model.st_gid, AT_EMPTY_PATH)) {
 		if (!is_not_permitted(errno))
 			return -1;

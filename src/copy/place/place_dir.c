@@ -66,12 +66,13 @@ static int loosen_own_dir(struct place_dir *d, int *fd, const struct stat *st)
 	return 0;
 }
 
+/* Of a directory that several sources have, the attributes of the first one count. */
 static void compare_dir(struct place_dir *d, const struct stat *st, struct change *c)
 {
 	struct metadata m;
 
 	metadata_want_dir(d, &m);
-	if (!c->missing && !c->type)
+	if (!c->missing && !c->type && !(d->flags & DIR_AGAIN) && dir_needs_metadata(d))
 		metadata_compare(d->place, &m, st, c);
 }
 
@@ -429,5 +430,6 @@ void place_dir_unread(struct place_dir *d)
 void place_dir_xattrs(struct place_dir *d, struct xattrs *x)
 {
 	xattrs_free(d->xattrs);
+	place_change_acl(d->place, &d->a, true, x);
 	d->xattrs = x;
 }

@@ -127,8 +127,7 @@ static bool has_repeated_dirs(const struct place *p)
 	return false;
 }
 
-/* The target itself is not changed if it existed and is only implied by --relative. */
-static bool needs_dir_metadata(const struct place_dir *d)
+bool dir_needs_metadata(const struct place_dir *d)
 {
 	unsigned given = DIR_CONTENTS | DIR_IMPLIED;
 
@@ -152,7 +151,7 @@ static int set_dir_metadata(struct place_dir *d, int fd)
 		m.set_uid = st.st_uid;
 		m.set_gid = st.st_gid;
 	}
-	if (needs_dir_metadata(d))
+	if (dir_needs_metadata(d))
 		return metadata_set(p, fd, &st, &m, d->xattrs, &s);
 	if (d->loosened && metadata_chmod(p, fd, d->mode_to_restore))
 		return fail("set mode of %s: %m", entry_shown(&s, shown));

@@ -511,6 +511,9 @@ struct tree_removal {
 };
 int delete_tree(struct place *p, int dirfd, const char *dir, const char *name,
 		struct tree_removal *r);
+/* place_finish_run.c.  The target itself is not changed if it existed and is only led through
+ * (--relative, --files-from). */
+bool dir_needs_metadata(const struct place_dir *d);
 /* place_rights.c.  Is the directory fd the top of a mounted tree, also of one of the same file
  * system?  1; 0: it is not, or the kernel is older than 5.8 and does not tell; -1 with errno. */
 int rights_is_mount(int fd);

@@ -89,6 +89,13 @@ static mode_t source_mode(const struct place *p, const struct record_attr *a, bo
 	return (a->mode & ~(mode_t)MODE) | modes_apply(p->incoming, a->mode & MODE, dir);
 }
 
+void place_change_acl(const struct place *p, const struct record_attr *a, bool dir,
+		      struct xattrs *x)
+{
+	if (*p->rules->chmod || p->incoming)
+		xattrs_set_mode(x, source_mode(p, a, dir));
+}
+
 static void want_mode(struct place *p, const struct record_attr *a, const struct stat *replaced,
 		      bool made, struct metadata *m)
 {

@@ -304,7 +304,7 @@ static int answer_question(struct sink_lane *l, struct sink_question *q, int off
 		count_same(l, true);
 		return sink_queue_answer(l, q->r.id, ANSWER_SAME);
 	}
-	if (sink_take_xattrs(s, q->xattrs, q->dir, q->r.name) ||
+	if (sink_take_file_xattrs(s, &q->r, q->xattrs, q->dir) ||
 	    sink_dir_check(s, q->dir, q->r.name) ||
 	    place_look(s->place, sink_dir_place(q->dir), &q->r, q->xattrs, &k))
 		return answer_with_failure(l, &q->r, q->dir);

@@ -89,6 +89,16 @@ const char *sink_name_shown(const struct sink *s, const struct sink_dir *d, cons
 	return to;
 }
 
+int sink_take_file_xattrs(const struct sink *s, const struct record_file *r, struct xattrs *x,
+			  const struct sink_dir *d)
+{
+	if (sink_take_xattrs(s, x, d, r->name))
+		return -1;
+	if (s->place)
+		place_change_acl(s->place, &r->a, false, x);
+	return 0;
+}
+
 int sink_take_xattrs(const struct sink *s, struct xattrs *x, const struct sink_dir *d,
 		     const char *name)
 {

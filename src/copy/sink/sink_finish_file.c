@@ -264,7 +264,7 @@ static int store_whole(struct sink_lane *l, struct sink_whole *w, struct change 
 	struct sink *s = l->sink;
 
 	digest[0] = '\0';
-	if (sink_take_xattrs(s, w->xattrs, w->dir, w->r->name))
+	if (sink_take_file_xattrs(s, w->r, w->xattrs, w->dir))
 		return -1;
 	if (w->placement)
 		return store_placed(l, w, change, digest);

@@ -257,6 +257,9 @@ const char *sink_name_shown(const struct sink *s, const struct sink_dir *d, cons
  * this host's. */
 int sink_take_xattrs(const struct sink *s, struct xattrs *x, const struct sink_dir *d,
 		     const char *name);
+/* The same for the file r, whose mode --chmod may have changed. */
+int sink_take_file_xattrs(const struct sink *s, const struct record_file *r, struct xattrs *x,
+			  const struct sink_dir *d);
 /* d->place; NULL for NULL. */
 struct place_dir *sink_dir_place(const struct sink_dir *d);
 /* Gives the place the attributes of all directories.  At the end, when no lane is at work. */
