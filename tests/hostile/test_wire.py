@@ -163,7 +163,7 @@ ATTR = dict(
     mtime_ns=(0, 0x01020304, 999999999), atime_ns=(0, 0x11121314, 999999999))
 RECORDS = [
     ("FILE", dict(
-        id=ID, want=WANT, dir=DIR, flags=(3, 0, 126), type=(1, 1, 1),
+        id=ID, want=WANT, dir=DIR, flags=(3, 0, 254), type=(1, 1, 1),
         size=(0, 0x0102030405060708, I64), major=(0, 0, 0), minor=(0, 0, 0), link_to=(0, 0, 0),
         name=component("a b.dat"), **ATTR)),
     ("FILE", dict(
