@@ -106,7 +106,7 @@ static bool may_clear(const struct place_entry *s)
 {
 	struct place *p = s->place;
 
-	return p->rules->delete &&(!atomic_load(&p->completes_move) || place_backs_up(p));
+	return (place_backs_up(p) || !atomic_load(&p->completes_move)) && p->rules->delete;
 }
 
 static int fail_not_empty(const struct place_entry *s)

@@ -62,25 +62,35 @@ static uint64_t hash_name(const struct place_entry *s)
 	return XXH3_64bits(&key, name_key_fill(s->dirfd, s->name, &key)) | 1;
 }
 
-bool sharing_keep(const struct place_entry *s, const struct stat *st)
+/* claims: may the name whose hash is `mine' have the inode?  Notes that it has. */
+static bool claim_inode(const struct place_entry *s, const struct stat *st,
+			bool (*claims)(struct shared_inode *i, uint64_t mine))
 {
 	struct place *p = s->place;
+	uint64_t mine = hash_name(s);
 	struct shared_inode *i;
-	uint64_t mine;
 	bool may;
 
-	if (!is_shared(p, st))
-		return true;
-	mine = hash_name(s);
 	pthread_mutex_lock(&p->lock);
 	i = find_inode(p, st);
-	may = i && (i->writer == 0 || i->writer == mine);
-	if (may && i->keeper == 0)
-		i->keeper = mine;
-	else if (may)
-		i->kept_by_more |= i->keeper != mine;
+	may = i && claims(i, mine);
 	pthread_mutex_unlock(&p->lock);
 	return may;
+}
+
+static bool keep_inode(struct shared_inode *i, uint64_t mine)
+{
+	if (i->writer != 0 && i->writer != mine)
+		return false;
+	if (i->keeper == 0)
+		i->keeper = mine;
+	i->kept_by_more |= i->keeper != mine;
+	return true;
+}
+
+bool sharing_keep(const struct place_entry *s, const struct stat *st)
+{
+	return !is_shared(s->place, st) || claim_inode(s, st, keep_inode);
 }
 
 /* Names that this run leaves as they are, or that an earlier session brought, are not known here.
@@ -93,24 +103,17 @@ static bool may_write_shared(const struct place *p)
 	       (!p->opts.taken || p->opts.taken->count == 0);
 }
 
+static bool write_inode(struct shared_inode *i, uint64_t mine)
+{
+	if ((i->writer != 0 && i->writer != mine) || (i->keeper != 0 && i->keeper != mine) ||
+	    i->kept_by_more)
+		return false;
+	i->writer = mine;
+	return true;
+}
+
 bool sharing_write(const struct place_entry *s, const struct stat *st)
 {
-	struct place *p = s->place;
-	struct shared_inode *i;
-	uint64_t mine;
-	bool may;
-
-	if (!is_shared(p, st))
-		return true;
-	if (!may_write_shared(p))
-		return false;
-	mine = hash_name(s);
-	pthread_mutex_lock(&p->lock);
-	i = find_inode(p, st);
-	may = i && (i->writer == 0 || i->writer == mine) && !i->kept_by_more &&
-	      (i->keeper == 0 || i->keeper == mine);
-	if (may)
-		i->writer = mine;
-	pthread_mutex_unlock(&p->lock);
-	return may;
+	return !is_shared(s->place, st) ||
+	       (may_write_shared(s->place) && claim_inode(s, st, write_inode));
 }

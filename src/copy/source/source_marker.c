@@ -55,11 +55,7 @@ static struct marked_dir *find_marked_dir(const struct source *s, const struct w
 /* What a marker in d has for this run: where in the target d goes, and which files go. */
 static uint64_t marker_target(const struct source *s, const struct walk_dir *d)
 {
-	const struct rules *r = s->rules;
-	const uint64_t run[] = {
-		s->copy->total.target,
-		rules_selection(r),
-	};
+	const uint64_t run[] = {s->copy->total.target, rules_selection(s->rules)};
 	char room[NAME_MAX_WIRE];
 	const char *path = walk_path(d, "", room, sizeof room);
 
@@ -95,7 +91,9 @@ static void report_unread_marker(struct source *s, const char *shown)
 /* A file may be sent before the walk comes to the directory with the marker. */
 void source_find_first_markers(struct source *s)
 {
-	for (unsigned i = 0; s->removes && s->rules->delete &&i < s->found.count; i++) {
+	if (!s->removes || !s->rules->delete)
+		return;
+	for (unsigned i = 0; i < s->found.count; i++) {
 		const char *path = s->found.paths[i].path;
 
 		switch (walk_marker_find_upward(walk_open_named_dir(path))) {
