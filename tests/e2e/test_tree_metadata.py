@@ -361,3 +361,20 @@ def test_only_changes_of_directories_are_itemized(bench, ground, way):
     words = ["-a", "--itemize-changes", "--files-from=%s" % (ground / "list"), way[0] + str(ground / "y1"), way[1] + str(ground / "other")]
     copy(bench, *words)
     assert copy(bench, *words).out == b""
+
+
+def test_attributes_of_directories_are_itemized(bench, ground, way):
+    """As by rsync."""
+    make(ground, {"a": {"p": {"q": {"f": b"f"}}, "r": {}}, "b": {}})
+    copy(bench, "-aAX", str(ground / "a") + "/", str(ground / "b"))
+    os.setxattr(ground / "a" / "p", "system.posix_acl_access", acl(CLOSED))
+    os.setxattr(ground / "b" / "p", "user.extra", b"1")
+    os.setxattr(ground / "a" / "r", "user.k", b"1")
+    (ground / "b" / "p" / "q").chmod(0o700)
+    make(ground / "a", {"p": {"new": {}}})
+    os.utime(ground / "a" / "p", (1, 1))    # rsync ignores less than a second
+    theirs = subprocess.run(["rsync", "-naiAX", str(ground / "a") + "/", str(ground / "b")], capture_output=True, text=True, check=True).stdout
+    for options in ["-n"], []:
+        r = copy(bench, "-aAX", "--itemize-changes", *options, way[0] + str(ground / "a") + "/", way[1] + str(ground / "b"))
+        assert sorted(r.out.decode().split("\n")) == sorted(theirs.split("\n"))
+    assert copy(bench, "-aAX", "--itemize-changes", way[0] + str(ground / "a") + "/", way[1] + str(ground / "b")).out == b""

@@ -206,6 +206,7 @@ static void store(int fd, struct xattrs *x, const struct rules *r, struct owners
 		expect(!xattrs_whole(x) || failed()->code == OUT_PROTOCOL);
 		return;
 	}
+	xattrs_set_mode(x, 0640);
 	expect(xattrs_check(x, "file", r) == 0);
 	xattrs_differ(fd, x, r, &acls, &others);
 	xattrs_set(fd, "file", x, r);

@@ -100,6 +100,8 @@ int place_make_dir(struct place *p, struct place_dir *parent, const struct recor
 		   struct place_dir **out, struct change *change);
 /* Extended attributes that d gets at the end.  Takes x. */
 void place_dir_xattrs(struct place_dir *d, struct xattrs *x);
+/* Adds to c how d differs from x (NULL: none) in ACLs and other attributes, if it exists. */
+void place_dir_compare(struct place_dir *d, const struct xattrs *x, struct change *c);
 /* The source could not read those of d: all metadata of d stays as it is. */
 void place_dir_unread(struct place_dir *d);
 /* Names that the source has in d (KEEP).  Everything else in d is deleted at the end. */

@@ -427,6 +427,19 @@ void place_dir_unread(struct place_dir *d)
 	d->unread = true;
 }
 
+void place_dir_compare(struct place_dir *d, const struct xattrs *x, struct change *c)
+{
+	int fd;
+
+	if (d->missing || d->unread || (d->flags & DIR_AGAIN) || !dir_needs_metadata(d))
+		return;
+	fd = dir_use(d);
+	if (fd < 0)
+		return;
+	metadata_compare_xattrs(d->place, fd, x, c);
+	dir_release(d);
+}
+
 void place_dir_xattrs(struct place_dir *d, struct xattrs *x)
 {
 	xattrs_free(d->xattrs);

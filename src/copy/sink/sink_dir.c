@@ -298,7 +298,10 @@ static int make_dir(struct sink_lane *l, struct sink_dir *d, const struct record
 	d->place = place;
 	count_dir(l, &change);
 	set_dir_state(s, d, SINK_OPEN);
-	sink_report_event(l, d, "", &change, false, 0, "");
+	d->change = change;
+	d->reported_last = (s->rules->acls || s->rules->xattrs) && !change.missing && !change.type;
+	if (!d->reported_last)
+		sink_report_event(l, d, "", &change, false, 0, "");
 	/* Send NEW at once: until it arrives, the source asks about the files in d. */
 	if (d->parent || !place_dir_fresh(place))
 		return 0;
@@ -435,14 +438,20 @@ static int give_dir_xattrs(struct sink *s, struct sink_dir *d)
 {
 	struct xattrs *x = d->xattrs;
 
-	if (d->unread && d->place)
-		place_dir_unread(d->place);
-	if (!x || !d->place)
+	if (!d->place)
 		return 0;
+	if (d->unread)
+		place_dir_unread(d->place);
 	if (sink_take_xattrs(s, x, d, ""))
 		return -1;
-	d->xattrs = NULL;
-	place_dir_xattrs(d->place, x);
+	if (x) {
+		d->xattrs = NULL;
+		place_dir_xattrs(d->place, x);
+	}
+	if (d->reported_last && s->rules->events) {
+		place_dir_compare(d->place, x, &d->change);
+		sink_report_event(&s->lanes[0], d, "", &d->change, false, 0, "");
+	}
 	return 0;
 }
 

@@ -76,6 +76,8 @@ struct sink_dir {
 	const struct files_from_node *listed; /* the part of --files-from in it; NULL: nothing */
 	char *name; /* only if it has no place */
 	uint64_t hash; /* of its record */
+	bool reported_last; /* its change is reported when its attributes are known */
+	struct change change;
 	bool all_wanted; /* everything in it was requested */
 
 	/* Under the copy's lock: */

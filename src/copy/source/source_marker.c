@@ -64,7 +64,7 @@ static uint64_t marker_target(const struct source *s, const struct walk_dir *d)
 
 static int add_marked_dir(struct source *s, struct walk_dir *d, bool found)
 {
-	struct marked_dir *m = malloc(sizeof *m);
+	struct marked_dir *m = calloc(1, sizeof *m);
 
 	if (!m)
 		return fail_as(OUT_MEMORY, "note a marker: %m");
