@@ -91,8 +91,7 @@ enum record_dir_flags {
 	DIR_IMPLIED = 1 << 1, /* only leads to what the user asked for (--relative) */
 	DIR_MANY = 1 << 2, /* one of several sources: the target must be a directory */
 	DIR_AGAIN = 1 << 3, /* an earlier source has it too: that source's attributes apply */
-	DIR_MOVED =
-		1 << 4, /* an earlier move was not completed: no directory makes room for a file */
+	DIR_MOVED = 1 << 4, /* a move was not completed: no directory makes room for a file */
 	DIR_FLAGS_ALL = (1 << 5) - 1,
 };
 struct record_dir {

@@ -78,15 +78,13 @@ static enum walk_marker marker_of(const struct marker_lines *l)
 
 int walk_marker_find(int dirfd, uint64_t target)
 {
-	int fd = open_marker(dirfd, O_RDONLY), ret, err;
+	int fd = open_marker(dirfd, O_RDONLY), ret;
 	struct marker_lines l;
 
 	if (fd < 0)
 		return errno == ENOENT ? MARKER_NONE : -1;
 	ret = read_lines(fd, target, &l) ? -1 : (int)marker_of(&l);
-	err = errno;
 	close_fd(fd);
-	errno = err;
 	return ret;
 }
 
@@ -131,14 +129,12 @@ static int add_target(int fd, uint64_t target)
 
 int walk_marker_create(int dirfd, uint64_t target)
 {
-	int fd = open_marker(dirfd, O_RDWR | O_CREAT), ret, err;
+	int fd = open_marker(dirfd, O_RDWR | O_CREAT), ret;
 
 	if (fd < 0)
 		return -1;
 	ret = add_target(fd, target);
-	err = errno;
 	close_fd(fd);
-	errno = err;
 	if (ret)
 		return -1;
 	/* The marker must survive a power cut that a removal survives.  Some file systems
@@ -149,7 +145,7 @@ int walk_marker_create(int dirfd, uint64_t target)
 int walk_marker_remove(int dirfd, uint64_t target)
 {
 	char name[OWN_NAME_ROOM];
-	int fd = open_marker(dirfd, O_RDWR), ret, err;
+	int fd = open_marker(dirfd, O_RDWR), ret;
 	struct marker_lines l;
 
 	if (fd < 0)
@@ -157,9 +153,7 @@ int walk_marker_remove(int dirfd, uint64_t target)
 	ret = read_lines(fd, target, &l);
 	if (ret == 0 && l.others && l.mine >= 0)
 		ret = pwrite_full(fd, blank, LINE, l.mine);
-	err = errno;
 	close_fd(fd);
-	errno = err;
 	own_name_marker(MOVE_HASH, name);
 	if (ret || l.others)
 		return ret;
