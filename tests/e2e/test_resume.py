@@ -265,9 +265,11 @@ def test_damaged_temporary_is_corrected(bench, ground, damage):
 @pytest.mark.parametrize("how", ["", "--inplace"])
 def test_temporary_of_a_file_that_another_run_has_completed_is_removed(bench, ground, how):
     run = slow_copy(bench, ground, {"big": b"old"})
+    run.group(signal.SIGSTOP)  # or else it may be complete before the other one is
     r = bench.copy(*how.split(), "big", "far:%s" % (ground / "to"), cwd=ground / "from")
     assert r.code == 0, r.errors()
     run.signal(signal.SIGTERM)
+    run.group(signal.SIGCONT)
     run.wait()
     assert "is kept" not in run.errors(), run.errors()
     assert (ground / "to" / "big").read_bytes() == pattern(BIG)
