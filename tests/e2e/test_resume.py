@@ -62,7 +62,7 @@ KILLS = [(who, signo) for who in ("conductor", "near end", "far end", "all")
 @pytest.mark.parametrize("part", range(2))
 @pytest.mark.timeout((120 + 60 * COUNT) * SLOW)
 def test_rerun_after_a_kill_at_any_moment_completes_the_tree(bench, ground, which, part):
-    """20 kills (100 in long runs): a rerun completes the tree, and removes what the killed run left. The time limit
+    """20 kills (100 in `./check exhaustive`): a rerun completes the tree, and removes what the killed run left. The time limit
     allows 12 s for each, with three times that where it is emulated."""
     a, b = ground / "a", ground / "b"
     seed = 40 + 2 * part + (which == "pull")

@@ -21,9 +21,10 @@ def run_pytest(directory, tests, *options, **env):
     directory.mkdir(exist_ok=True)
     (directory / "test_it.py").write_text(tests)
     own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_") or k == "PYTEST_DEBUG_TEMPROOT"}
+    own["SLUICE_SHARE"] = "1/1"
     r = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "test_it.py"],
                        cwd=directory, env=dict(own, **env), capture_output=True, text=True, check=False)
-    assert r.returncode in (0, 1), r.stdout + r.stderr
+    assert r.returncode in (0, 1, 5), r.stdout + r.stderr
     return r.returncode
 
 
@@ -90,3 +91,28 @@ def test_a_short_run_takes_each_case_one_way(tmp_path, mark, options, count, cas
     assert len({line.partition(" ")[2] for line in seen}) >= own
     assert len(seen) == len(set(seen)) and all_of_it <= len(seen) <= all_of_it + (mark == "each_value")
     assert run() == seen
+
+
+@pytest.mark.parametrize("shares", [1, 2, 5])
+@pytest.mark.parametrize("options", [[], ["-k", "push"]], ids=["all", "named"])
+def test_each_case_is_in_one_share(tmp_path, shares, options):
+    def run(share):
+        (tmp_path / "seen").unlink(missing_ok=True)
+        run_pytest(tmp_path, SHARED % "none", "-p", "shares", *options, PYTHONPATH=str(ROOT / "tests" / "rig"),
+                   SLUICE_SHARE=share)
+        return (tmp_path / "seen").read_text().splitlines() if (tmp_path / "seen").exists() else []
+    whole, parts = run("1/1"), [run("%d/%d" % (k, shares)) for k in range(1, 1 + shares)]
+    if options:
+        assert all(part == whole for part in parts) and whole
+    else:
+        assert sorted(line for part in parts for line in part) == sorted(whole)
+        assert parts == [run("%d/%d" % (k, shares)) for k in range(1, 1 + shares)]
+        assert shares == 1 or max(map(len, parts)) < len(whole)
+
+
+@pytest.mark.parametrize("share", ["0/5", "6/5", "5", "1/0"])
+def test_wrong_share_is_refused(tmp_path, share):
+    r = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "shares", tmp_path],
+                       env=dict(os.environ, PYTHONPATH=str(ROOT / "tests" / "rig"), SLUICE_SHARE=share),
+                       capture_output=True, text=True, check=False)
+    assert r.returncode not in (0, 5)

@@ -45,9 +45,10 @@ NAMED = "file-push rdcp.1 %s 40 EIO" % SITE
 class Brief(sweep.Sweep):
     """A sweep of a point of tests/faults/points, and of 30 others of which the first ones are run in time."""
 
-    def __init__(self, in_time, begun=2, came="injected"):
+    def __init__(self, in_time, begun=2, came="injected", share="1/1"):
         sweep.Tally.__init__(self)
-        self.args = argparse.Namespace(scenario=None, site=None, all=False, points=30, seconds=80, log=None)
+        self.args = argparse.Namespace(scenario=None, site=None, all=False, points=30, seconds=80, log=None,
+                                       share=sweep.Share(share))
         self.named = {NAMED: sweep.Point.parse(NAMED)}
         self.in_time, self.begun, self.came = in_time, begun, came
         self.until, self.references, self.book, self.order = float("inf"), {}, types.SimpleNamespace(all=dict), []
@@ -93,6 +94,17 @@ def test_points_that_broke_a_promise_come_first_and_are_always_run(capsys):
     assert brief.order[0] == NAMED and brief.order.count(NAMED) == 1
     assert brief.rows["file-push"]["injected"] == 1
     assert last_lines(capsys) == ["30 of 30 others not run: time (scenarios not begun: 0): too few", "1 passed, 0 failed"]
+
+
+def test_each_point_that_broke_a_promise_is_in_one_share():
+    def in_share(share):
+        brief = Brief(30, share=share)
+        brief.named = sweep.named_points()
+        brief.run()
+        return {text for text in brief.order if text in brief.named}
+    parts = [in_share("%d/3" % k) for k in (1, 2, 3)]
+    assert sum(map(len, parts)) == len(set().union(*parts)) == len(in_share("1/1"))
+    assert all(parts)
 
 
 @pytest.mark.parametrize("came, fails, says", [("unknown", True, "unknown site"), ("not reached", False, "not reached")])

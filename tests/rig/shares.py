@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many cases of a test a short run takes. Where a fixture has parameters, as `way' has, it takes each of the test's
-own cases once and each value of the fixture once or more, not each case with each value. Runs over other transports and
-builds combine them otherwise. All cases are in a long run, one with SLUICE_COUNT above one or with SLUICE_CASES=all, and
-in one of cases that are named.
+"""Which cases of a test a run takes. Where a fixture has parameters, as `way' has, it takes each of the test's own cases
+once and each value of the fixture once or more, not each case with each value. Runs over other transports and builds
+combine them otherwise. All combinations are in a run with SLUICE_COUNT above one or with SLUICE_CASES=all.
 
-@pytest.mark.each_combination: a short run has all, too: the test is about what they do together.
-@pytest.mark.each_value: a short run has each value of each parameter once or more, not each combination."""
+@pytest.mark.each_combination: every run has all: the test is about what they do together.
+@pytest.mark.each_value: a run has each value of each parameter once or more, not each combination.
+
+With SLUICE_SHARE=K/N it takes the K-th of N parts of these cases. Any run of cases that are named takes those."""
 
 import collections
 import os
 import random
+import zlib
 
 import pytest
 
@@ -17,6 +19,8 @@ from hosts import COUNT, LAB, SIM, TRANSPORT
 
 RUN = "%s %s %s" % (TRANSPORT, SIM, os.path.basename(os.environ.get("SLUICE_TEST_BIN", "")))
 ALL = COUNT > 1 or LAB or os.environ.get("SLUICE_CASES") == "all"
+SHARE, SHARES = (int(n) for n in ("1/1" if LAB else os.environ.get("SLUICE_SHARE", "1/1")).split("/"))
+assert 1 <= SHARE <= SHARES, "SLUICE_SHARE is not K/N with K from 1 to N"
 
 
 def names_of(mark):
@@ -47,23 +51,33 @@ def choose_cases(cases):
     return chosen
 
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "each_combination: a short run takes all cases")
-    config.addinivalue_line("markers", "each_value: a short run takes each value of each parameter, not each combination")
-
-
-# After -m: what it leaves has to be whole.
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config, items):
-    if ALL or config.option.keyword or any("::" in a for a in config.args):
-        return
+def spare_combinations(items):
+    """The cases of which others have all values."""
     tests = collections.defaultdict(list)
     for item in items:
         if hasattr(item, "callspec") and not item.get_closest_marker("each_combination"):
             # A case that may be skipped (marks.py) stands for no other that may not, or for another reason.
             skips = frozenset(why for name, why in item.user_properties if name == "may-skip")
             tests[item.parent.nodeid, item.originalname, skips].append(item)
-    left_out = {c for cases in tests.values() for c in set(cases) - choose_cases(cases)}
+    return {c for cases in tests.values() for c in set(cases) - choose_cases(cases)}
+
+
+def is_in_share(item):
+    return zlib.crc32((RUN + item.nodeid).encode()) % SHARES == SHARE - 1
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "each_combination: every run takes all cases")
+    config.addinivalue_line("markers", "each_value: a run takes each value of each parameter, not each combination")
+
+
+# After -m: what it leaves has to be whole.
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    if config.option.keyword or any("::" in a for a in config.args):
+        return
+    spare = set() if ALL else spare_combinations(items)
+    left_out = {i for i in items if i in spare or not is_in_share(i)}
     if left_out:
         config.hook.pytest_deselected(items=[i for i in items if i in left_out])
         items[:] = [i for i in items if i not in left_out]
