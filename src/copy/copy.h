@@ -46,12 +46,12 @@ struct tally {
 
 /* A descriptor instead of a named file. */
 struct stream {
-	int fd; /* -1: none.  Stays open, unless close_at_end. */
+	int fd; /* -1: none.  Stays open. */
 	const char *name; /* "stdin", "command zfs" */
-	bool close_at_end; /* close fd after the last byte was written (a command's stdin) */
+	bool drains; /* what is written has to be read by somebody (a command) before finish */
 	uint64_t size; /* --size, for progress only; 0: unknown */
 	uint64_t most; /* read at most this much of a regular file; 0: all */
-	/* Called in a lane's thread after the last byte was read, or written and closed, but not if
+	/* Called in a lane's thread after the last byte was read or written, but not if
 	 * reading or writing failed.  -1 with a failure fails the stream, e.g. because a command
 	 * failed.  NULL: none. */
 	int (*finish)(void *ctx);

@@ -26,7 +26,7 @@ COMMANDS = {"rdsend": "{send}", "filter": "sh -c 'cat | {send}'", "saved": "sh -
 class Relay:
     """source -> relay -> sink, which writes tmp_path/out/f."""
 
-    def __init__(self, bench, tmp_path, command, *produce):
+    def __init__(self, bench, tmp_path, command, *produce, relay=()):
         self.bench, self.dir = bench, tmp_path
         (tmp_path / "out").mkdir()
         self.target = tmp_path / "out" / "f"
@@ -35,7 +35,7 @@ class Relay:
         key.write_text(KEY + "\n")
         self.sink = bench.receive(self.target)
         send = shlex.join([program("rdsend"), DEMAND, *PATIENCE, "--key-file", str(key), FAR.address, str(self.sink.port)])
-        self.relay = bench.receive("--", *shlex.split(COMMANDS[command].format(send=send, dir=tmp_path)), host=NEAR)
+        self.relay = bench.receive(*relay, "--", *shlex.split(COMMANDS[command].format(send=send, dir=tmp_path)), host=NEAR)
         self.source = bench.send(self.relay.port, *produce, to=NEAR.address, host=FAR)
 
     def senders(self):
@@ -91,6 +91,35 @@ def test_source_learns_that_the_relay_failed(bench, tmp_path):
     r.kill("relay's rdsend")
     assert r.codes()[:2] == [11, 11], r.errors()
     assert "command rdsend" in r.source.errors()
+
+
+# What is between the relay's two programs, has ended, and left something in its input unread.
+UNREAD = {"satisfied": "sh -c 'head -c 1000 | {send}'", "killed": "sh -c 'sh -c \"head -c 1000; kill -9 \\$\\$\" | {send}'",
+          "other": "sh -c 'echo | {send}'"}
+
+
+@pytest.mark.parametrize("size", [20000, 6 * BLOCK + 1], ids=["in-the-pipe", "beyond"])
+@pytest.mark.parametrize("how", UNREAD)
+def test_a_filter_that_ended_early_fails_its_relay(bench, tmp_path, monkeypatch, how, size):
+    """The shell around it keeps the pipe open, so rdrecv would write for ever, and rdsend wait for it."""
+    (tmp_path / "in").write_bytes(pattern(size))
+    monkeypatch.setitem(COMMANDS, how, UNREAD[how])
+    r = Relay(bench, tmp_path, how, tmp_path / "in", relay=["--timeout=%d" % (2 * SLOW)])
+    start = time.monotonic()
+    assert r.relay.wait(30 * SLOW) == 11, r.errors()
+    assert time.monotonic() - start < 10 * SLOW
+    assert (r.source.wait(20), r.sink.wait(20)) == (11, 44), r.errors()
+    assert "has read less than a block for" in r.source.errors()
+    assert not r.target.exists()
+
+
+def test_a_command_may_read_slowly_while_a_relay_waits(bench, tmp_path, monkeypatch):
+    """One that rests for longer than --timeout may not, if an rdsend below it has nothing more to read."""
+    (tmp_path / "in").write_bytes(pattern(6 * BLOCK + 1))
+    monkeypatch.setitem(COMMANDS, "slow", "sh -c 'echo x | {send} & while [ $(head -c 200000 | wc -c) != 0 ]; do sleep .5; done; wait $!'")
+    r = Relay(bench, tmp_path, "slow", tmp_path / "in", relay=["--timeout=%d" % (2 * SLOW)])
+    assert r.codes(killed=False) == [0, 0, 0], r.errors()
+    assert r.target.read_bytes() == b"x\n"
 
 
 @pytest.mark.parametrize("seed", range(8 * COUNT))

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include "base/clock.h"
@@ -26,7 +27,7 @@ enum {
 
 static int relay_failed(struct relay *r, int fds[2])
 {
-	fail_as(OUT_START, "create a pipe for the command: %m");
+	fail_as(OUT_START, "create a socket for the command: %m");
 	close_fd(fds[0]);
 	close_fd(fds[1]);
 	*r = (struct relay){.confirm = -1, .inherit = -1};
@@ -39,7 +40,7 @@ int relay_open(struct relay *r)
 	struct stat st;
 
 	*r = (struct relay){.confirm = -1, .inherit = -1};
-	if (pipe2(fds, O_CLOEXEC) < 0)
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0)
 		return relay_failed(r, fds);
 	r->confirm = fds[1];
 	r->inherit = dup_above(fds[0], DESCRIPTOR_LEAST);
@@ -66,6 +67,22 @@ int relay_confirm(struct relay *r)
 	return 0;
 }
 
+/* 1: the other end has written something.  0: not yet.  -1: it never will. */
+static int peek_byte(int fd)
+{
+	char byte;
+	ssize_t n = RETRIED(recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT));
+
+	if (n > 0)
+		return 1;
+	return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : -1;
+}
+
+bool relay_is_awaited(const struct relay *r)
+{
+	return r->confirm >= 0 && peek_byte(r->confirm) > 0;
+}
+
 void relay_close(struct relay *r)
 {
 	close_fd(r->confirm);
@@ -74,7 +91,7 @@ void relay_close(struct relay *r)
 
 /* ---- rdsend -------------------------------------------------------------------------------- */
 
-static int confirm_fd = -1; /* polls readable when the upstream rdrecv confirms; -1: none */
+static int confirm_fd = -1; /* readable when the upstream rdrecv confirms or has ended; -1: none */
 static bool is_closed; /* RELAY_VARIABLE names a descriptor that is not there */
 static int stat_error; /* of the descriptor that it names */
 
@@ -88,11 +105,7 @@ static int fail_truncated(void)
 /* rdrecv also terminates its command when it has failed. */
 static int find_signal_cause(void)
 {
-	struct pollfd p = {.fd = confirm_fd, .events = POLLIN};
-
-	if (poll(&p, 1, 0) <= 0 || p.revents & POLLIN)
-		return 0;
-	return fail_truncated();
+	return peek_byte(confirm_fd) < 0 ? fail_truncated() : 0;
 }
 
 void relay_take(void)
@@ -109,7 +122,7 @@ void relay_take(void)
 	is_closed = fd <= STDERR_FILENO || fstat(fd, &st) < 0;
 	if (is_closed && fd > STDERR_FILENO && errno != EBADF)
 		stat_error = errno;
-	if (is_closed || !S_ISFIFO(st.st_mode) || st.st_ino != inode) {
+	if (is_closed || !S_ISSOCK(st.st_mode) || st.st_ino != inode) {
 		is_closed = true;
 		return;
 	}
@@ -141,6 +154,8 @@ int relay_await(void *ctx)
 	(void)ctx;
 	if (confirm_fd < 0)
 		return relay_check();
+	/* If it cannot be sent, rdrecv has ended, or many others have said the same. */
+	send(confirm_fd, "w", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	while ((n = poll(&p, 1, POLL_MS)) <= 0) {
 		if (cancelled())
 			return fail_signal(cancelled());
@@ -152,5 +167,5 @@ int relay_await(void *ctx)
 			 "its whole stream");
 		warn_ms = 0;
 	}
-	return p.revents & POLLIN ? 0 : fail_truncated();
+	return peek_byte(confirm_fd) > 0 ? 0 : fail_truncated();
 }

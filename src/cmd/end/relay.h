@@ -6,15 +6,20 @@
  * The end of a stream across a relay, `rdrecv … -- rdsend NEXT …'.
  *
  * When a rdrecv is killed, its command reads the same end of input as after a complete stream.
- * So rdrecv confirms the end: its command inherits the read end of a pipe, and RELAY_VARIABLE
- * names it ("descriptor:inode").  rdrecv makes that pipe readable when it has stored and
- * verified everything.  A pipe that only hangs up means that rdrecv died or failed.  Readers
- * poll and never read, so that every rdsend below the command sees the confirmation.
+ * So rdrecv confirms the end: its command inherits one of a pair of sockets, and RELAY_VARIABLE
+ * names it ("descriptor:inode").  rdrecv writes a byte into the other one when it has stored and
+ * verified everything.  A socket that only hangs up means that rdrecv died or failed.  Readers
+ * peek and never read, so that every rdsend below the command sees the confirmation.
+ *
+ * An rdsend that begins to wait for the confirmation writes a byte, too.  If the command reads
+ * nothing more from then on, each would wait for the other for ever; so rdrecv asks
+ * relay_is_awaited().
  *
  * The inode detects a descriptor that a program in between has closed or replaced.  Then no end of
  * the input can be trusted, and the reader fails.  Without the variable the end counts as it is.
  */
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #define RELAY_VARIABLE "SLUICE_INPUT_CONFIRM"
@@ -30,6 +35,9 @@ int relay_open(struct relay *r);
 void relay_started(struct relay *r);
 /* Call when the command has the whole stream. Returns 0, or -1 with a failure. */
 int relay_confirm(struct relay *r);
+/* Does an rdsend below the command wait for the confirmation, or has one? It has then read the end
+ * of its input. */
+bool relay_is_awaited(const struct relay *r);
 /* Without a confirmation before, readers learn that none will come. Call it before the command is
  * stopped: its signal is then not taken for the cause. */
 void relay_close(struct relay *r);

@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fail.h"
@@ -17,7 +18,7 @@
 #include "cmd/process/process.h"
 #include "session/channel/openssl.h"
 
-enum { COMMAND_EXIT_MS = 200, RETRY_MS = 100 };
+enum { COMMAND_EXIT_MS = 200, RETRY_MS = 100, READING_TICK_MS = 500 };
 
 static bool is_source_end(const struct stream_end *e)
 {
@@ -126,6 +127,18 @@ static int start_command(struct stream_end *e)
 	return rc;
 }
 
+/* Its input ends. */
+static int close_input(struct stream_end *e)
+{
+	int rc;
+
+	pthread_mutex_lock(&e->input_lock);
+	rc = close(e->command.in);
+	e->command.in = -1;
+	pthread_mutex_unlock(&e->input_lock);
+	return rc ? fail("close %s: %m", e->command.what) : 0;
+}
+
 /* The stream to or from the command has ended. */
 static int finish_command(void *ctx)
 {
@@ -133,11 +146,8 @@ static int finish_command(void *ctx)
 	char how[128];
 	int status;
 
-	if (!is_source_end(e)) {
-		e->command.in = -1; /* closed by the copy */
-		if (relay_confirm(&e->relay))
-			return -1;
-	}
+	if (!is_source_end(e) && (close_input(e) || relay_confirm(&e->relay)))
+		return -1;
 	if (!child_wait(&e->command, &status, 0))
 		return fail_as(OUT_SIGNAL, "interrupted while waiting for %s", e->command.what);
 	if (status)
@@ -156,7 +166,7 @@ struct stream stream_end_stream(struct stream_end *e)
 	if (e->options.command) {
 		s.fd = source ? e->command.out : e->command.in;
 		s.name = e->command.what;
-		s.close_at_end = !source;
+		s.drains = !source;
 		s.finish = finish_command;
 	} else if (!e->file) {
 		s.fd = source ? STDIN_FILENO : STDOUT_FILENO;
@@ -168,11 +178,45 @@ struct stream stream_end_stream(struct stream_end *e)
 	return s;
 }
 
+/* The bytes that the command could read now, if an rdsend below it waits for the confirmation. */
+static int count_unread(struct stream_end *e)
+{
+	int unread = 0;
+
+	pthread_mutex_lock(&e->input_lock);
+	if (e->command.in >= 0 && relay_is_awaited(&e->relay) &&
+	    ioctl(e->command.in, FIONREAD, &unread))
+		unread = 0;
+	pthread_mutex_unlock(&e->input_lock);
+	return unread;
+}
+
+/* What was between this end and an rdsend below the command may have ended early. A shell around
+ * them keeps the pipe open, so that nobody reads it, and the rdsend waits for this end. */
+static void check_command_reads(struct stream_end *e)
+{
+	struct reading *last = &e->reading;
+	struct reading now = {
+		.bytes = e->work.tally.bytes,
+		.unread = count_unread(e),
+		.since_ms = clock_ms(),
+	};
+	int limit_ms = e->options.network.timeout_ms;
+
+	if (now.unread == 0 || now.unread != last->unread || now.bytes != last->bytes) {
+		*last = now;
+	} else if (now.since_ms - last->since_ms >= (uint64_t)limit_ms) {
+		fail("%s has read less than a block for %g s, and an rdsend below it has read the "
+		     "end of its input",
+		     e->command.what, limit_ms / 1000.0);
+		watch_fail(&e->work.watch);
+	}
+}
+
 /* ---- progress -------------------------------------------------------------------------- */
 
-static void update_progress(void *ctx, bool asked)
+static void update_progress(struct stream_end *e, bool asked)
 {
-	struct stream_end *e = ctx;
 	struct progress_count c = {
 		.bytes = e->work.tally.bytes,
 		.total = e->work.tally.total ? e->work.tally.total : e->options.size,
@@ -186,6 +230,23 @@ static void update_progress(void *ctx, bool asked)
 		progress_show_line(&e->progress, &c, clock_ms());
 	else if (progress_wanted(&e->progress))
 		progress_update(&e->progress, &c, clock_ms());
+}
+
+static void watch_stream(void *ctx, bool asked)
+{
+	struct stream_end *e = ctx;
+
+	update_progress(e, asked);
+	if (e->command.pid && !is_source_end(e))
+		check_command_reads(e);
+}
+
+/* 0: never. */
+static int choose_tick_ms(const struct stream_end *e)
+{
+	if (progress_wanted(&e->progress))
+		return PROGRESS_TICK_MS;
+	return e->command.pid && !is_source_end(e) ? READING_TICK_MS : 0;
 }
 
 /* ---- the session ------------------------------------------------------------------------ */
@@ -351,6 +412,8 @@ _Noreturn void stream_end_run(struct stream_end *e, enum role role, unsigned por
 
 	e->command = (struct child){.in = -1, .out = -1, .go = -1};
 	e->relay = (struct relay){.confirm = -1, .inherit = -1};
+	pthread_mutex_init(&e->input_lock, NULL);
+	e->reading = (struct reading){0};
 	if (make_start(e, role))
 		exit_stream_end(e);
 	relay_take();
@@ -389,8 +452,8 @@ _Noreturn void stream_end_run(struct stream_end *e, enum role role, unsigned por
 		      o->output.quiet ? 0 : o->output.progress_s);
 	screen_begin(e->report.program, watch_nudge);
 	e->work.watch.work = run_stream_work;
-	e->work.watch.tick = update_progress;
-	e->work.watch.tick_ms = progress_wanted(&e->progress) ? PROGRESS_TICK_MS : 0;
+	e->work.watch.tick = watch_stream;
+	e->work.watch.tick_ms = choose_tick_ms(e);
 	e->work.watch.ctx = e;
 	ended = watch_run(&e->work.watch);
 	report_result(e, stdout_is_data);

@@ -38,6 +38,12 @@ struct stream_end {
 	struct psk key;
 	struct child command; /* pid 0: none */
 	struct relay relay; /* of a sink, because its command may be a rdsend */
+	pthread_mutex_t input_lock; /* command.in is open while it is held, or -1 */
+	struct reading {
+		uint64_t bytes; /* of the stream so far */
+		int unread; /* bytes in the pipe to the command */
+		uint64_t since_ms; /* neither has changed since then */
+	} reading;
 	bool reads_file; /* the source's file is a regular file */
 	struct porter *porter;
 	struct report report;

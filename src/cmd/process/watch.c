@@ -96,11 +96,9 @@ void watch_nudge(void)
 		ring_bell();
 }
 
-/* Makes the session fail with the signal, unless it failed before. */
-static void fail_watched_session(struct watch *w, int signo)
+void watch_fail(struct watch *w)
 {
 	pthread_mutex_lock(&w->lock);
-	fail_signal(signo);
 	if (w->session)
 		session_fail(w->session);
 	pthread_mutex_unlock(&w->lock);
@@ -215,7 +213,8 @@ bool watch_run(struct watch *w)
 		signo = atomic_load(&stop_signal);
 		if (signo && !signal_handled) {
 			signal_handled = true;
-			fail_watched_session(w, signo);
+			fail_signal(signo);
+			watch_fail(w);
 		}
 		if (!leave_ms && (signo || has_lost_session(w))) {
 			leave_ms = clock_ms() + LEAVE_MS;

@@ -46,6 +46,8 @@ bool watch_run(struct watch *w);
 
 /* Sets the session to fail when a signal arrives; NULL before it is closed. Any thread. */
 void watch_session(struct watch *w, struct session *s);
+/* Makes the session fail with the current failure, unless it failed before. In the main thread. */
+void watch_fail(struct watch *w);
 /* Reports that the session failed, for session_opts.on_fail. Any thread, never waits. */
 void watch_failed(void);
 /* Makes the main thread call tick soon. Any thread, never waits. */

@@ -186,12 +186,8 @@ static int store_stream(struct sink_lane *l, const struct sink_whole *w,
 		return -1;
 	if (s->rules->fsync && outlet_sync(stream->fd))
 		return fail("fsync %s: %m", stream->name);
-	if (stream->close_at_end) {
-		if (drain_pipe(w, stream->name))
-			return -1;
-		if (close(stream->fd))
-			return fail("close %s: %m", stream->name);
-	}
+	if (stream->drains && drain_pipe(w, stream->name))
+		return -1;
 	return stream->finish ? stream->finish(stream->ctx) : 0;
 }
 
