@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -67,20 +68,17 @@ int relay_confirm(struct relay *r)
 	return 0;
 }
 
-/* 1: the other end has written something.  0: not yet.  -1: it never will. */
-static int peek_byte(int fd)
+/* What the other end has written.  -1 with errno. */
+static int count_bytes(int fd)
 {
-	char byte;
-	ssize_t n = RETRIED(recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT));
+	int bytes = 0;
 
-	if (n > 0)
-		return 1;
-	return n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) ? 0 : -1;
+	return RETRIED(ioctl(fd, FIONREAD, &bytes)) ? -1 : bytes;
 }
 
 bool relay_is_awaited(const struct relay *r)
 {
-	return r->confirm >= 0 && peek_byte(r->confirm) > 0;
+	return r->confirm >= 0 && count_bytes(r->confirm) > 0;
 }
 
 void relay_close(struct relay *r)
@@ -105,7 +103,9 @@ static int fail_truncated(void)
 /* rdrecv also terminates its command when it has failed. */
 static int find_signal_cause(void)
 {
-	return peek_byte(confirm_fd) < 0 ? fail_truncated() : 0;
+	struct pollfd p = {.fd = confirm_fd, .events = POLLIN};
+
+	return poll(&p, 1, 0) > 0 && count_bytes(confirm_fd) == 0 ? fail_truncated() : 0;
 }
 
 void relay_take(void)
@@ -167,5 +167,8 @@ int relay_await(void *ctx)
 			 "its whole stream");
 		warn_ms = 0;
 	}
-	return peek_byte(confirm_fd) > 0 ? 0 : fail_truncated();
+	n = count_bytes(confirm_fd);
+	if (n < 0)
+		return fail("wait for the upstream rdrecv: %m");
+	return n > 0 ? 0 : fail_truncated();
 }

@@ -9,7 +9,7 @@
  * So rdrecv confirms the end: its command inherits one of a pair of sockets, and RELAY_VARIABLE
  * names it ("descriptor:inode").  rdrecv writes a byte into the other one when it has stored and
  * verified everything.  A socket that only hangs up means that rdrecv died or failed.  Readers
- * peek and never read, so that every rdsend below the command sees the confirmation.
+ * never read it, so that every rdsend below the command sees the confirmation.
  *
  * An rdsend that begins to wait for the confirmation writes a byte, too.  If the command reads
  * nothing more from then on, each would wait for the other for ever; so rdrecv asks
