@@ -128,17 +128,30 @@ static int check_relative(const struct plan *p)
 	return 0;
 }
 
-/* Rejects these options before anything is started. */
-static int check_chmod_and_stdout(const struct plan *p)
+static int check_chmod(const struct plan *p)
 {
 	struct modes *m = NULL;
 	int rc = modes_parse(p->o.rules.chmod, &m);
 
 	modes_free(m);
-	if (!rc && p->target_fd >= 0 && p->o.rules.recursive)
-		return fail_as(OUT_USAGE, "-r: cannot copy a tree to %s; use tar(1)",
-			       p->target.stdio ? "stdout" : p->target_text);
 	return rc;
+}
+
+/* A pattern may match several files: the sink refuses those. */
+static int check_stdout(const struct plan *p)
+{
+	const char *to = p->target.stdio ? "stdout" : p->target_text;
+
+	if (p->target_fd < 0)
+		return 0;
+	if (p->o.rules.recursive)
+		return fail_as(OUT_USAGE, "-r: cannot copy a tree to %s; use tar(1)", to);
+	if (p->o.files_from || p->o.rules.relative)
+		return fail_as(OUT_USAGE, "%s: cannot copy to %s",
+			       p->o.files_from ? "--files-from" : "--relative", to);
+	if (p->count > 1)
+		return fail_as(OUT_USAGE, "cannot copy several sources to %s", to);
+	return 0;
 }
 
 static void add_report(struct report *to, const struct report *r)
@@ -288,7 +301,8 @@ static int run_rdcp(struct plan *p)
 
 	all.program = program_name(RDCP);
 	if (parse_targets(p) || check_daemons(p) || check_ssh_transport(p) || check_relative(p) ||
-	    check_chmod_and_stdout(p) || overlap_check(&p->o, p->sources, p->count, &p->target) ||
+	    check_chmod(p) || check_stdout(p) ||
+	    overlap_check(&p->o, p->sources, p->count, &p->target) ||
 	    rule_list_read(&p->o, &p->rules) ||
 	    (p->o.files_from && name_list_open(p->o.files_from, p->o.from0, &p->list)))
 		process_exit_failed(RDCP);

@@ -426,6 +426,23 @@ def test_link_to_stdout_is_stdout(bench, tmp_path):
         assert r.code == 0 and (tmp_path / "out").read_bytes() == b"before ab", r.errors()
 
 
+@pytest.mark.parametrize("to", ["-", "/dev/stdout", "/dev/fd/1"])
+@pytest.mark.parametrize("what", ["several", "pattern", "listed", "relative", "tree"])
+@pytest.mark.parametrize("source", ["", "far:"], ids=["local", "far"])
+def test_stdout_takes_one_file(bench, tmp_path, source, what, to):
+    """A consumer never sees one of several files."""
+    (tmp_path / "s" / "d").mkdir(parents=True)
+    (tmp_path / "s" / "a").write_bytes(b"a")
+    (tmp_path / "s" / "b").write_bytes(b"b")
+    (tmp_path / "list").write_bytes(b"a\nb\n")
+    at = source + str(tmp_path / "s")
+    words = {"several": [at + "/a", at + "/b"], "pattern": ["far:%s/s/?" % tmp_path], "listed": ["--files-from=list", at],
+             "relative": ["--relative", at + "/a"], "tree": ["-r", at + "/d"]}[what]
+    r = bench.copy(*words, to, cwd=tmp_path)
+    assert r.code == (11 if what == "pattern" else 1) and not r.out, (r.code, r.errors())
+    assert "a directory" in r.errors() if what == "pattern" else "cannot copy" in r.errors()
+
+
 def test_descriptor_of_the_far_end_is_refused_as_target(bench, tmp_path):
     """The far end's descriptors carry the session."""
     (tmp_path / "in").write_bytes(b"ab")

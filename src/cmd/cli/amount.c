@@ -78,7 +78,8 @@ int parse_rate(const char *text, uint64_t *out)
 			continue;
 		if (__builtin_mul_overflow(v, units[i].bits, &v))
 			return -1;
-		*out = v / 8;
+		/* A limit is at least a byte: 0 means none. */
+		*out = v / 8 + (v % 8 != 0);
 		return 0;
 	}
 	return parse_size(text, out);

@@ -249,6 +249,8 @@ int sink_accept_file(const struct sink *s, const struct record_file *r, const st
 		 * rdsend never asks. */
 		bool asks = (r->flags & FILE_ASK) && s->o->single_stream;
 
+		if (!s->place && (r->flags & FILE_MANY))
+			return fail("%s is not a directory", s->o->stream.name);
 		if (r->dir || r->type != TYPE_REGULAR || asks)
 			return refuse_entry(r->name, "but one regular file was requested");
 		return 0;

@@ -697,6 +697,10 @@ static void sizes_rates_and_times_are_parsed(void **state)
 	assert_int_equal(parse_size("-1", &v), -1);
 	assert_int_equal(parse_size(" 1", &v), -1);
 	assert_true(parse_rate("10gbit", &v) == 0 && v == 1250000000);
+	/* 0 would be no limit. */
+	assert_true(parse_rate("1bit", &v) == 0 && v == 1);
+	assert_true(parse_rate("16bit", &v) == 0 && v == 2);
+	assert_true(parse_rate("0bit", &v) == 0 && v == 0);
 	assert_true(parse_rate("1M", &v) == 0 && v == 1 << 20);
 	assert_true(parse_rate("10MB", &v) == 0 && v == 10000000);
 	assert_true(parse_rate("10MiB", &v) == 0 && v == 10 << 20);
