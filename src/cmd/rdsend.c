@@ -53,7 +53,7 @@ static int send_stream(struct stream_end *e)
 	};
 
 	/* In a relay, FILE may have been written by the command of an upstream rdrecv. */
-	if (e->reads_file && relay_await(NULL))
+	if (e->reads_file && relay_await())
 		return session_fail(w->session);
 	return source_run(w->copy, w->session, &so, &w->tally, &w->result);
 }

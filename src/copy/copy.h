@@ -49,6 +49,7 @@ struct stream {
 	int fd; /* -1: none.  Stays open. */
 	const char *name; /* "stdin", "command zfs" */
 	bool drains; /* what is written has to be read by somebody (a command) before finish */
+	_Atomic uint64_t *passed; /* counts what fd has taken; NULL: not */
 	uint64_t size; /* --size, for progress only; 0: unknown */
 	uint64_t most; /* read at most this much of a regular file; 0: all */
 	/* Called in a lane's thread after the last byte was read or written, but not if

@@ -164,7 +164,7 @@ struct source_opts orders_source_opts(const struct orders *o)
 		.unchecked = orders_unchecked(o),
 	};
 
-	so.stream.finish = relay_await;
+	so.stream.finish = relay_finish;
 	return so;
 }
 

@@ -145,17 +145,31 @@ int relay_check(void)
 		"accept any end with env -u " RELAY_VARIABLE);
 }
 
-int relay_await(void *ctx)
+/* If it cannot be sent, rdrecv has ended, or many others have said the same. */
+static void report_end(void)
+{
+	struct stat st;
+
+	if (confirm_fd >= 0 && fstat(STDIN_FILENO, &st) == 0 &&
+	    (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)))
+		send(confirm_fd, "w", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+int relay_finish(void *ctx)
+{
+	(void)ctx;
+	report_end();
+	return relay_await();
+}
+
+int relay_await(void)
 {
 	uint64_t warn_ms = clock_ms() + WARN_MS;
 	struct pollfd p = {.fd = confirm_fd, .events = POLLIN};
 	int n;
 
-	(void)ctx;
 	if (confirm_fd < 0)
 		return relay_check();
-	/* If it cannot be sent, rdrecv has ended, or many others have said the same. */
-	send(confirm_fd, "w", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
 	while ((n = poll(&p, 1, POLL_MS)) <= 0) {
 		if (cancelled())
 			return fail_signal(cancelled());

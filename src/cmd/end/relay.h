@@ -11,9 +11,9 @@
  * verified everything.  A socket that only hangs up means that rdrecv died or failed.  Readers
  * never read it, so that every rdsend below the command sees the confirmation.
  *
- * An rdsend that begins to wait for the confirmation writes a byte, too.  If the command reads
- * nothing more from then on, each would wait for the other for ever; so rdrecv asks
- * relay_is_awaited().
+ * An rdsend whose stdin is a pipe writes a byte, too, when it has read the end of its input.  If
+ * the command reads nothing more from then on, each would wait for the other for ever; so rdrecv
+ * asks relay_is_awaited().
  *
  * The inode detects a descriptor that a program in between has closed or replaced.  Then no end of
  * the input can be trusted, and the reader fails.  Without the variable the end counts as it is.
@@ -35,8 +35,7 @@ int relay_open(struct relay *r);
 void relay_started(struct relay *r);
 /* Call when the command has the whole stream. Returns 0, or -1 with a failure. */
 int relay_confirm(struct relay *r);
-/* Does an rdsend below the command wait for the confirmation, or has one? It has then read the end
- * of its input. */
+/* Has an rdsend below the command read the end of its input, and stdin is a pipe? */
 bool relay_is_awaited(const struct relay *r);
 /* Without a confirmation before, readers learn that none will come. Call it before the command is
  * stopped: its signal is then not taken for the cause. */
@@ -51,7 +50,10 @@ void relay_take(void);
  */
 int relay_check(void);
 /* Waits for the confirmation, if there is such a descriptor. Returns 0; -1 with OUT_PEER_LOST if it
- * can no longer come, OUT_SIGNAL if cancelled(). For stream.finish in copy.h; ctx is unused. */
-int relay_await(void *ctx);
+ * can no longer come, OUT_SIGNAL if cancelled(). */
+int relay_await(void);
+/* At the end of the input: tells the upstream rdrecv, and waits. For stream.finish in copy.h; ctx
+ * is unused. */
+int relay_finish(void *ctx);
 
 #endif

@@ -152,7 +152,7 @@ static int finish_command(void *ctx)
 		return fail_as(OUT_SIGNAL, "interrupted while waiting for %s", e->command.what);
 	if (status)
 		return fail("%s %s", e->command.what, child_end_text(status, how, sizeof how));
-	return is_source_end(e) ? relay_await(NULL) : 0;
+	return is_source_end(e) ? relay_finish(NULL) : 0;
 }
 
 struct stream stream_end_stream(struct stream_end *e)
@@ -161,12 +161,13 @@ struct stream stream_end_stream(struct stream_end *e)
 	struct stream s = {.fd = -1, .size = e->options.size, .ctx = e};
 
 	if (source)
-		s.finish = relay_await;
+		s.finish = relay_finish;
 
 	if (e->options.command) {
 		s.fd = source ? e->command.out : e->command.in;
 		s.name = e->command.what;
 		s.drains = !source;
+		s.passed = source ? NULL : &e->passed;
 		s.finish = finish_command;
 	} else if (!e->file) {
 		s.fd = source ? STDIN_FILENO : STDOUT_FILENO;
@@ -192,22 +193,23 @@ static int count_unread(struct stream_end *e)
 }
 
 /* What was between this end and an rdsend below the command may have ended early. A shell around
- * them keeps the pipe open, so that nobody reads it, and the rdsend waits for this end. */
+ * them, or the rdsend itself, keeps the pipe open, so that nobody reads it, and the rdsend waits
+ * for this end. */
 static void check_command_reads(struct stream_end *e)
 {
 	struct reading *last = &e->reading;
 	struct reading now = {
-		.bytes = e->work.tally.bytes,
+		.passed = e->passed,
 		.unread = count_unread(e),
 		.since_ms = clock_ms(),
 	};
 	int limit_ms = e->options.network.timeout_ms;
 
-	if (now.unread == 0 || now.unread != last->unread || now.bytes != last->bytes) {
+	if (now.unread == 0 || now.unread != last->unread || now.passed != last->passed) {
 		*last = now;
 	} else if (now.since_ms - last->since_ms >= (uint64_t)limit_ms) {
-		fail("%s has read less than a block for %g s, and an rdsend below it has read the "
-		     "end of its input",
+		fail("%s has read nothing for %g s, and an rdsend below it has read the end of "
+		     "its input",
 		     e->command.what, limit_ms / 1000.0);
 		watch_fail(&e->work.watch);
 	}

@@ -39,9 +39,10 @@ struct stream_end {
 	struct child command; /* pid 0: none */
 	struct relay relay; /* of a sink, because its command may be a rdsend */
 	pthread_mutex_t input_lock; /* command.in is open while it is held, or -1 */
+	_Atomic uint64_t passed; /* bytes that the pipe to the command has taken */
 	struct reading {
-		uint64_t bytes; /* of the stream so far */
-		int unread; /* bytes in the pipe to the command */
+		uint64_t passed;
+		int unread; /* bytes in the pipe */
 		uint64_t since_ms; /* neither has changed since then */
 	} reading;
 	bool reads_file; /* the source's file is a regular file */

@@ -77,8 +77,9 @@ static bool wait_to_retry(int fd, short events, const struct stopper *s)
 static int write_rest(const struct outlet *o, uint64_t pos, const uint8_t *bytes, size_t len)
 {
 	while (len > 0) {
-		ssize_t n = o->seekable ? pwrite(o->fd, bytes, len, (off_t)(o->base + pos))
-					: write(o->fd, bytes, len);
+		size_t most = o->passed && len > PASS_AT_MOST ? PASS_AT_MOST : len;
+		ssize_t n = o->seekable ? pwrite(o->fd, bytes, most, (off_t)(o->base + pos))
+					: write(o->fd, bytes, most);
 
 		if (n == 0)
 			errno = EIO;
@@ -86,6 +87,8 @@ static int write_rest(const struct outlet *o, uint64_t pos, const uint8_t *bytes
 			return fail("write %s: %m", o->name);
 		if (n < 0)
 			continue;
+		if (o->passed)
+			atomic_fetch_add_explicit(o->passed, (uint64_t)n, memory_order_relaxed);
 		bytes += n;
 		pos += (uint64_t)n;
 		len -= (size_t)n;

@@ -31,8 +31,11 @@ struct outlet {
 	struct direct_file *direct; /* writes past the page cache what it can; NULL: nothing */
 	/* writes back the rest early; NULL: leaves that to the kernel */
 	struct writeback *writeback;
+	_Atomic uint64_t *passed; /* counts what a pipe has taken, by PASS_AT_MOST; NULL: not */
 	struct stopper stopper;
 };
+
+enum { PASS_AT_MOST = 64 << 10 };
 
 /* For a regular file that is written from its beginning.  Examines nothing, so no failing call can
  * make it something else. */

@@ -120,12 +120,20 @@ static void choose_cache_use(struct sink *s, struct sink_file *f)
 	log_debug("writing %s %s the page cache", f->out.name, f->out.direct ? "past" : "through");
 }
 
+static int open_stream(struct sink *s, struct sink_file *f)
+{
+	if (outlet_of(s->o->stream.fd, s->o->stream.name, &f->out))
+		return -1;
+	f->out.passed = s->o->stream.passed;
+	return 0;
+}
+
 static int open_outlet(struct sink *s, struct sink_file *f)
 {
 	if (s->place)
 		return begin_with_placement(s, f);
 	if (!s->o->discard)
-		return outlet_of(s->o->stream.fd, s->o->stream.name, &f->out);
+		return open_stream(s, f);
 	f->out = (struct outlet){.fd = -1, .seekable = true};
 	return 0;
 }
