@@ -53,8 +53,8 @@ static int send_stream(struct stream_end *e)
 	};
 
 	/* In a relay, FILE may have been written by the command of an upstream rdrecv. */
-	if (e->reads_file && relay_await())
-		return session_fail(w->session);
+	if (e->reads_file)
+		so.start = relay_await;
 	return source_run(w->copy, w->session, &so, &w->tally, &w->result);
 }
 

@@ -20,20 +20,21 @@ KILLED = -signal.SIGKILL
 VICTIMS = ["source", "relay", "relay's rdsend", "sink"]
 # The relay's rdrecv starts either rdsend itself, or a shell around it that reads the stream.
 COMMANDS = {"rdsend": "{send}", "filter": "sh -c 'cat | {send}'", "saved": "sh -c 'cat >{dir}/saved; {send} {dir}/saved'",
+            "growing": "sh -c 'exec 3<&0; touch {dir}/saved; cat <&3 >{dir}/saved & {send} {dir}/saved'",
             "named": "sh -c '{send} /dev/stdin'", "nested": "sh -c '{send} -- cat'"}
 
 
 class Relay:
     """source -> relay -> sink, which writes tmp_path/out/f."""
 
-    def __init__(self, bench, tmp_path, command, *produce, relay=()):
+    def __init__(self, bench, tmp_path, command, *produce, relay=(), sink=()):
         self.bench, self.dir = bench, tmp_path
         (tmp_path / "out").mkdir()
         self.target = tmp_path / "out" / "f"
         key = tmp_path / "key"
         key.touch(0o600)
         key.write_text(KEY + "\n")
-        self.sink = bench.receive(self.target)
+        self.sink = bench.receive(*sink, self.target)
         send = shlex.join([program("rdsend"), DEMAND, *PATIENCE, "--key-file", str(key), FAR.address, str(self.sink.port)])
         self.relay = bench.receive(*relay, "--", *shlex.split(COMMANDS[command].format(send=send, dir=tmp_path)), host=NEAR)
         self.source = bench.send(self.relay.port, *produce, to=NEAR.address, host=FAR)
@@ -77,7 +78,7 @@ def test_relay_forwards_everything(bench, tmp_path, command):
 def test_killed_relay_is_not_the_end_of_the_stream(bench, tmp_path, command):
     """Its command reads a clean end of file, and must not take it for the end of the stream."""
     r = Relay(bench, tmp_path, command, "--", "sh", "-c", "head -c 1000000 /dev/zero; exec sleep 1000")
-    place = tmp_path if command == "saved" else tmp_path / "out"
+    place = tmp_path if command in ("saved", "growing") else tmp_path / "out"
     wait_until(lambda: any(p.name != "key" and p.is_file() and p.stat().st_size for p in place.iterdir()))
     r.kill("relay")
     source, _, sink = r.codes()
@@ -122,6 +123,16 @@ def test_a_command_may_rest_while_an_rdsend_has_a_stream_of_its_own(bench, tmp_p
     (tmp_path / "in").write_bytes(pattern(6 * BLOCK + 1))
     monkeypatch.setitem(COMMANDS, how, "sh -c '%s'" % OWN[how].replace("{rest}", str(5 * SLOW)))
     r = Relay(bench, tmp_path, how, tmp_path / "in", relay=["--timeout=%d" % (2 * SLOW)])
+    assert r.codes(killed=False) == [0, 0, 0], r.errors()
+    assert r.target.read_bytes() == pattern(6 * BLOCK + 1)
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_an_rdsend_of_a_file_waits_longer_than_a_connection_may_take(bench, tmp_path, monkeypatch, lanes):
+    (tmp_path / "in").write_bytes(pattern(6 * BLOCK + 1))
+    monkeypatch.setitem(COMMANDS, "long", "sh -c '{send} --lanes=%d --connect-timeout=%d {dir}/in & sleep %d; cat >/dev/null; wait $!'" % (
+        lanes, 2 * SLOW, 12 * SLOW))
+    r = Relay(bench, tmp_path, "long", tmp_path / "in", sink=["--connect-timeout=%d" % (2 * SLOW)])
     assert r.codes(killed=False) == [0, 0, 0], r.errors()
     assert r.target.read_bytes() == pattern(6 * BLOCK + 1)
 

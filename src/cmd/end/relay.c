@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -91,6 +92,7 @@ void relay_close(struct relay *r)
 
 static int confirm_fd = -1; /* readable when the upstream rdrecv confirms or has ended; -1: none */
 static bool is_closed; /* RELAY_VARIABLE names a descriptor that is not there */
+static atomic_bool warned; /* relay_await() has told why it waits */
 static int stat_error; /* of the descriptor that it names */
 
 static int fail_truncated(void)
@@ -175,11 +177,10 @@ int relay_await(void)
 			return fail_signal(cancelled());
 		if (n < 0 && errno != EINTR)
 			return fail("wait for the upstream rdrecv: %m");
-		if (!warn_ms || clock_left(warn_ms) > 0)
+		if (clock_left(warn_ms) > 0 || atomic_exchange(&warned, true))
 			continue;
 		log_warn("the input has ended; waiting until the upstream rdrecv has received "
 			 "its whole stream");
-		warn_ms = 0;
 	}
 	n = count_bytes(confirm_fd);
 	if (n < 0)

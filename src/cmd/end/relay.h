@@ -50,7 +50,7 @@ void relay_take(void);
  */
 int relay_check(void);
 /* Waits for the confirmation, if there is such a descriptor. Returns 0; -1 with OUT_PEER_LOST if it
- * can no longer come, OUT_SIGNAL if cancelled(). */
+ * can no longer come, OUT_SIGNAL if cancelled(). Any thread. */
 int relay_await(void);
 /* At the end of the input: tells the upstream rdrecv, and waits. For stream.finish in copy.h; ctx
  * is unused. */

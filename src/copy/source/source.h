@@ -11,6 +11,9 @@ struct source_opts {
 	unsigned count;
 	struct stream stream; /* instead of names when fd >= 0 */
 	bool expand; /* names were written on another host: expand ~ and patterns */
+	/* Called in each lane's thread when it is connected, before anything is read.  -1 with a
+	 * failure fails the run.  NULL: none. */
+	int (*start)(void);
 	const struct rules *rules; /* NULL: plain */
 	enum direct direct;
 	/* The descriptor that the verdict will be written to; 0: unknown.  A move is completed only

@@ -348,12 +348,22 @@ static void drop_taken(struct source_lane *l)
 	source_use_dir(l, NULL);
 }
 
+/* A lane is connected when it has its first block. */
+static int start_lane(struct source_lane *l)
+{
+	int (*start)(void) = l->source->o->start;
+
+	if (!start)
+		return 0;
+	return source_get_block(l) || start() ? -1 : 0;
+}
+
 void *source_lane_run(void *arg)
 {
 	struct source_lane *l = arg;
 	struct copy *c = l->source->copy;
 	bool over = false;
-	int ret = 0;
+	int ret = start_lane(l);
 
 	while (ret == 0 && !over) {
 		ret = source_get_block(l);
