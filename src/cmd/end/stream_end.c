@@ -25,6 +25,11 @@ static bool is_source_end(const struct stream_end *e)
 	return e->work.orders.m.role == ROLE_SOURCE;
 }
 
+static bool writes_to_command(const struct stream_end *e)
+{
+	return e->options.command && !is_source_end(e);
+}
+
 /* ---- the key --------------------------------------------------------------------------- */
 
 static int key_from_environment(struct psk *key)
@@ -239,7 +244,7 @@ static void watch_stream(void *ctx, bool asked)
 	struct stream_end *e = ctx;
 
 	update_progress(e, asked);
-	if (e->command.pid && !is_source_end(e))
+	if (writes_to_command(e))
 		check_command_reads(e);
 }
 
@@ -248,7 +253,7 @@ static int choose_tick_ms(const struct stream_end *e)
 {
 	if (progress_wanted(&e->progress))
 		return PROGRESS_TICK_MS;
-	return e->command.pid && !is_source_end(e) ? READING_TICK_MS : 0;
+	return writes_to_command(e) ? READING_TICK_MS : 0;
 }
 
 /* ---- the session ------------------------------------------------------------------------ */
