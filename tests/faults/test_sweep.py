@@ -48,7 +48,7 @@ class Brief(sweep.Sweep):
     def __init__(self, in_time, begun=2, came="injected", share="1/1"):
         sweep.Tally.__init__(self)
         self.args = argparse.Namespace(scenario=None, site=None, all=False, points=30, seconds=80, log=None,
-                                       share=sweep.Share(share))
+                                       share=sweep.Part(share))
         self.named = {NAMED: sweep.Point.parse(NAMED)}
         self.in_time, self.begun, self.came = in_time, begun, came
         self.until, self.references, self.book, self.order = float("inf"), {}, types.SimpleNamespace(all=dict), []

@@ -11,16 +11,15 @@ With SLUICE_SHARE=K/N it takes the K-th of N parts of these cases. Any run of ca
 import collections
 import os
 import random
-import zlib
 
 import pytest
 
 from hosts import COUNT, LAB, SIM, TRANSPORT
+from parts import Part
 
 RUN = "%s %s %s" % (TRANSPORT, SIM, os.path.basename(os.environ.get("SLUICE_TEST_BIN", "")))
 ALL = COUNT > 1 or LAB or os.environ.get("SLUICE_CASES") == "all"
-SHARE, SHARES = (int(n) for n in ("1/1" if LAB else os.environ.get("SLUICE_SHARE", "1/1")).split("/"))
-assert 1 <= SHARE <= SHARES, "SLUICE_SHARE is not K/N with K from 1 to N"
+SHARE = Part("1/1" if LAB else os.environ.get("SLUICE_SHARE", "1/1"))
 
 
 def names_of(mark):
@@ -62,10 +61,6 @@ def spare_combinations(items):
     return {c for cases in tests.values() for c in set(cases) - choose_cases(cases)}
 
 
-def is_in_share(item):
-    return zlib.crc32((RUN + item.nodeid).encode()) % SHARES == SHARE - 1
-
-
 def pytest_configure(config):
     config.addinivalue_line("markers", "each_combination: every run takes all cases")
     config.addinivalue_line("markers", "each_value: a run takes each value of each parameter, not each combination")
@@ -77,7 +72,7 @@ def pytest_collection_modifyitems(config, items):
     if config.option.keyword or any("::" in a for a in config.args):
         return
     spare = set() if ALL else spare_combinations(items)
-    left_out = {i for i in items if i in spare or not is_in_share(i)}
+    left_out = {i for i in items if i in spare or not SHARE.has(RUN + i.nodeid)}
     if left_out:
         config.hook.pytest_deselected(items=[i for i in items if i in left_out])
         items[:] = [i for i in items if i not in left_out]
