@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include "base/worker.h"
 
@@ -147,6 +148,13 @@ int set_nonblocking(int fd)
 	int flags = fcntl(fd, F_GETFL);
 
 	return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+int count_readable(int fd)
+{
+	int bytes = 0;
+
+	return ioctl(fd, FIONREAD, &bytes) ? -1 : bytes;
 }
 
 void close_fd(int fd)

@@ -52,6 +52,10 @@ bool lacks_room_for_fd(int err);
 /* Makes reads and writes of fd not wait. Returns 0, or -1 with errno. */
 int set_nonblocking(int fd);
 
+/* The bytes that can be read from a pipe or socket now; also asked of a pipe's write end. -1 with
+ * errno. */
+int count_readable(int fd);
+
 /* Closes and ignores errors; fd may be negative. Keeps errno. */
 void close_fd(int fd);
 

@@ -5,7 +5,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fail.h"
@@ -41,14 +40,6 @@ static int fail_ssh(struct child *ssh)
 	return fail_as(OUT_START, "%s %s before it could carry a lane", ssh->what, how);
 }
 
-/* Whether fd, which polls readable, is at its end. */
-static bool is_at_end(int fd)
-{
-	int bytes;
-
-	return ioctl(fd, FIONREAD, &bytes) == 0 && bytes == 0;
-}
-
 /* Opens the connecting end's side of the lane. */
 static int open_connecting_side(struct carrier *c, int in, struct pump_side *side,
 				struct child *ssh)
@@ -72,8 +63,10 @@ static int open_connecting_side(struct carrier *c, int in, struct pump_side *sid
 	/* The connecting end sends first. */
 	if (wait_readable(ssh->out, in))
 		return fail_as(OUT_PEER_LOST, "the conductor is gone");
-	/* A connection that was closed at once also ends the output, but ssh does not fail then. */
-	if (is_at_end(ssh->out) && child_wait(ssh, &status, clock_ms() + SSH_EXIT_MS) && status)
+	/* Readable, but nothing there: the output is at its end. A connection that was closed at
+	 * once also ends it, but ssh does not fail then. */
+	if (count_readable(ssh->out) == 0 && child_wait(ssh, &status, clock_ms() + SSH_EXIT_MS) &&
+	    status)
 		return fail_ssh(ssh);
 	*side = (struct pump_side){.in = ssh->out, .out = ssh->in};
 	return 0;

@@ -9,7 +9,6 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -69,17 +68,9 @@ int relay_confirm(struct relay *r)
 	return 0;
 }
 
-/* What the other end has written.  -1 with errno. */
-static int count_bytes(int fd)
-{
-	int bytes = 0;
-
-	return RETRIED(ioctl(fd, FIONREAD, &bytes)) ? -1 : bytes;
-}
-
 bool relay_is_awaited(const struct relay *r)
 {
-	return r->confirm >= 0 && count_bytes(r->confirm) > 0;
+	return r->confirm >= 0 && count_readable(r->confirm) > 0;
 }
 
 void relay_close(struct relay *r)
@@ -107,7 +98,7 @@ static int find_signal_cause(void)
 {
 	struct pollfd p = {.fd = confirm_fd, .events = POLLIN};
 
-	return poll(&p, 1, 0) > 0 && count_bytes(confirm_fd) == 0 ? fail_truncated() : 0;
+	return poll(&p, 1, 0) > 0 && count_readable(confirm_fd) == 0 ? fail_truncated() : 0;
 }
 
 void relay_take(void)
@@ -182,7 +173,7 @@ int relay_await(void)
 		log_warn("the input has ended; waiting until the upstream rdrecv has received "
 			 "its whole stream");
 	}
-	n = count_bytes(confirm_fd);
+	n = count_readable(confirm_fd);
 	if (n < 0)
 		return fail("wait for the upstream rdrecv: %m");
 	return n > 0 ? 0 : fail_truncated();

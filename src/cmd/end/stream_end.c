@@ -4,10 +4,10 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/io.h"
 #include "base/log.h"
 #include "base/secret.h"
 #include "base/wipe.h"
@@ -184,15 +184,15 @@ struct stream stream_end_stream(struct stream_end *e)
 	return s;
 }
 
-/* The bytes that the command could read now, if an rdsend below it waits for the confirmation. */
+/* The bytes that the command could read now, if an rdsend below it waits for the confirmation. At
+ * most 0: nothing is left, or that is unknown. */
 static int count_unread(struct stream_end *e)
 {
 	int unread = 0;
 
 	pthread_mutex_lock(&e->input_lock);
-	if (e->command.in >= 0 && relay_is_awaited(&e->relay) &&
-	    ioctl(e->command.in, FIONREAD, &unread))
-		unread = 0;
+	if (e->command.in >= 0 && relay_is_awaited(&e->relay))
+		unread = count_readable(e->command.in);
 	pthread_mutex_unlock(&e->input_lock);
 	return unread;
 }
@@ -210,7 +210,7 @@ static void check_command_reads(struct stream_end *e)
 	};
 	int limit_ms = e->options.network.timeout_ms;
 
-	if (now.unread == 0 || now.unread != last->unread || now.passed != last->passed) {
+	if (now.unread <= 0 || now.unread != last->unread || now.passed != last->passed) {
 		*last = now;
 	} else if (now.since_ms - last->since_ms >= (uint64_t)limit_ms) {
 		fail("%s has read nothing for %g s, and an rdsend below it has read the end of "

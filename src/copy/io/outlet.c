@@ -5,12 +5,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/fail.h"
+#include "base/io.h"
 #include "copy/io/digest.h"
 #include "copy/io/floor.h"
 #include "copy/io/sizes.h"
@@ -221,24 +221,17 @@ int outlet_seek_to_end(const struct outlet *o, uint64_t size)
 	return fail("seek in %s: %m", o->name);
 }
 
-static bool holds_bytes(int pipe)
-{
-	int left = 0;
-
-	return ioctl(pipe, FIONREAD, &left) == 0 && left > 0;
-}
-
 int outlet_drain(const struct outlet *o)
 {
 	const struct stopper *s = &o->stopper;
 	struct pollfd p = {.fd = o->fd};
 	int pause_ms = 1;
 
-	while (holds_bytes(o->fd)) {
+	while (count_readable(o->fd) > 0) {
 		/* POLLERR: nobody can read it any more, unless somebody did before he ended. */
 		bool deserted = poll(&p, 1, pause_ms) > 0, stopped = s->stop && s->stop(s->ctx);
 
-		if (stopped || (deserted && holds_bytes(o->fd))) {
+		if (stopped || (deserted && count_readable(o->fd) > 0)) {
 			errno = stopped ? ECANCELED : EPIPE;
 			return fail("write %s: %m", o->name);
 		}

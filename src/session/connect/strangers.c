@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include "base/clock.h"
@@ -202,12 +201,11 @@ static int set_wake_bytes(struct strangers *s, int fd, int bytes)
 /* The number of bytes that have arrived, or -1. */
 static int count_there(struct strangers *s, int fd)
 {
-	int there = 0;
+	int there = count_readable(fd);
 
-	if (ioctl(fd, FIONREAD, &there) == 0)
-		return there;
-	warn_failed(s, "count the bytes of", errno);
-	return -1;
+	if (there < 0)
+		warn_failed(s, "count the bytes of", errno);
+	return there;
 }
 
 int stranger_hello(struct strangers *s, unsigned i)
