@@ -367,7 +367,8 @@ def test_a_killed_session_ends_alone(bench, daemon, tmp_path):
 def test_signals_end_it_and_its_sessions(bench, daemon, tmp_path, signals):
     (tmp_path / "in").write_bytes(pattern(20 << 20))
     client = bench.start(daemon.argv("--bwlimit=2M", "in", daemon.url("rw/")), cwd=tmp_path)
-    wait_until(lambda: len(daemon.children()) == 2)
+    # One that had not asked for a module yet would have no line.
+    wait_until(lambda: len(daemon.children()) == 2 and leftovers(tmp_path / "rw"))
     for signo in signals[:-1]:
         daemon.run.signal(signo)
         daemon.run.expect("ending after 1 session")
