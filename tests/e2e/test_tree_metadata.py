@@ -378,3 +378,20 @@ def test_attributes_of_directories_are_itemized(bench, ground, way):
         r = copy(bench, "-aAX", "--itemize-changes", *options, way[0] + str(ground / "a") + "/", way[1] + str(ground / "b"))
         assert sorted(r.out.decode().split("\n")) == sorted(theirs.split("\n"))
     assert copy(bench, "-aAX", "--itemize-changes", way[0] + str(ground / "a") + "/", way[1] + str(ground / "b")).out == b""
+
+
+def test_attributes_of_directories_are_compared_from_the_top(bench, ground, way):
+    """Each after its parent: in any other order each of a deep chain opens all those above it."""
+    chain, names = {}, []
+    for n in range(60, 0, -1):
+        chain = {"d%d" % n: chain}
+    make(ground, {"a": chain, "b": {}})
+    words = "-aX", "--itemize-changes", way[0] + str(ground / "a") + "/", way[1] + str(ground / "b")
+    copy(bench, *words)
+    at = ground / "a"
+    for n in range(1, 61):
+        at = at / ("d%d" % n)
+        os.setxattr(at, "user.a", b"1")
+        names.append(str(at.relative_to(ground / "a")) + "/")
+    told = copy(bench, *words).out.decode().splitlines()
+    assert [line.split(" ", 1)[1] for line in told] == names

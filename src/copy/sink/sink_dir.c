@@ -23,6 +23,8 @@ static int add_sink_dir(struct sink_dirs *t, struct sink_dir *d, const char *nam
 			       t->by_id.count, SINK_DIRS_BYTES_MAX >> 20);
 	if (table_put(&t->by_id, d, NULL))
 		return fail_as(OUT_MEMORY, "keep directories in memory: %m");
+	*(t->last ? &t->last->later : &t->first) = d;
+	t->last = d;
 	return 0;
 }
 
@@ -38,6 +40,7 @@ static void free_sink_dir(void *dir)
 void sink_dirs_free(struct sink *s)
 {
 	table_clear(&s->dirs.by_id, free_sink_dir);
+	s->dirs.first = s->dirs.last = NULL;
 }
 
 struct place_dir *sink_dir_place(const struct sink_dir *d)
@@ -204,9 +207,8 @@ void sink_dirs_report_failed(struct sink *s)
 {
 	char path[NAME_MAX_WIRE];
 	const struct sink_dir *d;
-	size_t at = 0;
 
-	while ((d = table_next(&s->dirs.by_id, &at))) {
+	for (d = s->dirs.first; d; d = d->later) {
 		if (d->failed_inside == 0)
 			continue;
 		sink_path(d, "", path, sizeof path);
@@ -458,9 +460,8 @@ static int give_dir_xattrs(struct sink *s, struct sink_dir *d)
 int sink_dirs_give_xattrs(struct sink *s)
 {
 	struct sink_dir *d;
-	size_t at = 0;
 
-	while ((d = table_next(&s->dirs.by_id, &at))) {
+	for (d = s->dirs.first; d; d = d->later) {
 		if (give_dir_xattrs(s, d))
 			return -1;
 	}

@@ -44,7 +44,7 @@ enum {
 	 * end hold: room for a million directories with some attributes. */
 	SINK_DIRS_BYTES_MAX = 384 << 20,
 	SINK_DIR_XATTRS_MAX = 128 << 20,
-	SINK_DIR_COST = 320, /* measured, of one directory, without its name */
+	SINK_DIR_COST = 336, /* measured, of one directory, without its name */
 	SINK_XATTR_COST = 128, /* of one attribute, without its name and value */
 	SINK_BUCKETS = 1024,
 	/* bytes of attributes, of all files that were asked about */
@@ -69,6 +69,7 @@ enum sink_state {
 struct sink_dir {
 	uint32_t id, want;
 	struct sink_dir *parent; /* NULL: the target */
+	struct sink_dir *later; /* announced after it */
 	struct place_dir *place; /* NULL: it failed, or is left out */
 	/* left out with everything in it, because with --ignore-existing something else exists,
 	 * or because with --existing nothing exists */
@@ -92,6 +93,9 @@ struct sink_dir {
 
 struct sink_dirs { /* under the copy's lock */
 	struct table by_id;
+	/* As they were announced, each after its parent.  What opens all of them goes this way: a
+	 * directory's parent is then open, or near one that is. */
+	struct sink_dir *first, *last;
 	size_t bytes; /* estimate of what is kept of them here and in the place */
 };
 
