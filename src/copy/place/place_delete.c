@@ -393,7 +393,7 @@ static struct level *enter_level(struct deletion *d, struct level *up, int *fd, 
 	l->ino = st.st_ino;
 	l->len = len;
 	l->mode_to_restore = st.st_mode & 07777;
-	l->loosened = !d->dry && rights_loosen(d->place, &sub, &st);
+	l->loosened = !d->dry && rights_loosen(d->place, &sub, &st) > 0;
 	if (list_entries(l, sub, NULL, 0) && !may_be_loosened(d, &st)) {
 		fail("list directory %s: %m", d->path);
 		l->stays = report_not_deleted(d, EVENT_DIR);

@@ -21,10 +21,7 @@
 #include "copy/io/floor.h"
 #include "base/io.h"
 
-enum {
-	TRIES = 8, /* if other processes keep replacing the name */
-	RIGHTS = S_IRWXU,
-};
+enum { TRIES = 8 }; /* if other processes keep replacing the name */
 
 static const char *format_dir_path(const struct place_dir *d, char to[static SHOWN_ROOM])
 {
@@ -46,26 +43,6 @@ static bool is_as_made(const struct place_dir *d, const struct stat *st)
 	return st->st_uid == d->place->uid && !more && st->st_nlink <= 2;
 }
 
-/* Gives us all rights to an existing directory of ours.  *fd may become a new descriptor. */
-static int loosen_own_dir(struct place_dir *d, int *fd, const struct stat *st)
-{
-	struct place *p = d->place;
-	int better;
-
-	if (p->rules->dry_run || p->uid == 0 || st->st_uid != p->uid ||
-	    (st->st_mode & RIGHTS) == RIGHTS)
-		return 0;
-	if (metadata_chmod(p, *fd, (st->st_mode & 07777) | RIGHTS))
-		return -1;
-	d->loosened = true;
-	better = dir_reopen(*fd);
-	if (better >= 0) {
-		close_fd(*fd);
-		*fd = better;
-	}
-	return 0;
-}
-
 /* Of a directory that several sources have, the attributes of the first one count. */
 static void compare_dir(struct place_dir *d, const struct stat *st, struct change *c)
 {
@@ -81,6 +58,7 @@ static int record_dir_state(struct place_dir *d, int *fd, struct stat *st, bool 
 			    struct change *c)
 {
 	char name[SHOWN_ROOM];
+	int loosened;
 
 	if (backup_dir_add_target(d->place, d->name, st))
 		return -1;
@@ -90,10 +68,14 @@ static int record_dir_state(struct place_dir *d, int *fd, struct stat *st, bool 
 	d->fresh = made && is_as_made(d, st);
 	atomic_init(&d->unswept, !d->fresh);
 	compare_dir(d, st, c);
-	if (d->fresh)
+	if (d->fresh) {
 		metadata_begin_dir(d, *fd, st);
-	else if (loosen_own_dir(d, fd, st))
+		return 0;
+	}
+	loosened = d->place->rules->dry_run ? 0 : rights_loosen(d->place, fd, st);
+	if (loosened < 0)
 		return fail("set mode u+rwx of directory %s: %m", format_dir_path(d, name));
+	d->loosened = loosened > 0;
 	return 0;
 }
 

@@ -522,9 +522,9 @@ int rights_is_mount(int fd);
 int rights_check_entry(const struct place *p, int dirfd, const char *name,
 		       const struct stat *entry);
 int rights_check_dir(const struct place *p, int fd, const struct stat *dir);
-/* Gives us all rights to a directory of ours that is about to be deleted.  *fd may become a new
- * descriptor.  True: its mode was changed. */
-bool rights_loosen(const struct place *p, int *fd, const struct stat *dir);
+/* Gives us all rights to a directory of ours.  *fd may become a new descriptor.  1: its mode was
+ * changed; 0: there is no need, or it is not ours; -1 with errno. */
+int rights_loosen(const struct place *p, int *fd, const struct stat *dir);
 /* Deletes what the source lacks in the directory that all of these (count of them) are. */
 void delete_left(struct place_dir *const *same, size_t count, struct place_finish *f);
 

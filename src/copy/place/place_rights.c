@@ -77,18 +77,18 @@ int rights_check_dir(const struct place *p, int fd, const struct stat *dir)
 	return errno == EACCES && dir->st_uid == p->uid ? 0 : -1;
 }
 
-bool rights_loosen(const struct place *p, int *fd, const struct stat *dir)
+int rights_loosen(const struct place *p, int *fd, const struct stat *dir)
 {
 	int better;
-	bool is;
 
 	if (p->uid == 0 || dir->st_uid != p->uid || (dir->st_mode & S_IRWXU) == S_IRWXU)
-		return false;
-	is = metadata_chmod(p, *fd, (dir->st_mode & 07777) | S_IRWXU) == 0;
+		return 0;
+	if (metadata_chmod(p, *fd, (dir->st_mode & 07777) | S_IRWXU))
+		return -1;
 	better = dir_reopen(*fd);
 	if (better >= 0) {
 		close_fd(*fd);
 		*fd = better;
 	}
-	return is;
+	return 1;
 }
