@@ -12,6 +12,8 @@ enum { CLOCK_LATE_MS = 1000 };
 
 uint64_t clock_ns(void);
 uint64_t clock_ms(void);
+/* The processor time of this thread. */
+uint64_t clock_worked_ns(void);
 
 /* Milliseconds from now to a deadline in clock_ms() time; at least 0, and valid for poll(2). */
 int clock_left(uint64_t deadline_ms);

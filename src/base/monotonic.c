@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The one place that reads the clock of base/clock.h, so that tests/discrete can replace it. */
+/* The one place that reads the clocks of base/clock.h, so that tests/discrete can replace it. */
 
 #include "base/clock.h"
 
-uint64_t clock_ns(void)
+static uint64_t read_clock(clockid_t id)
 {
 	struct timespec t;
 
-	clock_gettime(CLOCK_MONOTONIC, &t);
+	clock_gettime(id, &t);
 	return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+uint64_t clock_ns(void)
+{
+	return read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t clock_worked_ns(void)
+{
+	return read_clock(CLOCK_THREAD_CPUTIME_ID);
 }

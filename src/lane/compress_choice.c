@@ -3,7 +3,7 @@
 
 /* Of a probe, the blocks behind the window are timed: those in it find room in buffers. */
 enum { PROBE_TIMED = 8 };
-/* The time between two tries is so many times that of one. */
+/* The time between two tries is so many times the processor time of one. */
 enum { TRY_RARELY = 128 };
 static const uint64_t patience_least_ns = 500000000, patience_most_ns = 30000000000;
 /* Blocks that shrink less are not worth the time of the other end. */
@@ -29,13 +29,13 @@ static void turn_on(struct compress_choice *c, uint64_t now)
 	c->wait = 0;
 }
 
-static void turn_off(struct compress_choice *c, uint64_t now, uint64_t spent)
+static void turn_off(struct compress_choice *c, uint64_t now, uint64_t worked)
 {
 	if (c->state != CHOICE_OFF)
 		c->wait = 0;
 	c->state = CHOICE_OFF;
 	c->patience_ns = patience_least_ns;
-	c->next_ns = now + TRY_RARELY * spent;
+	c->next_ns = now + TRY_RARELY * worked;
 }
 
 /* The blocks of a probe have been sent. */
@@ -93,16 +93,16 @@ bool choice_tries(struct compress_choice *c, uint64_t now, uint32_t len, uint64_
 }
 
 void choice_learns(struct compress_choice *c, uint64_t now, uint32_t len, uint32_t packed,
-		   uint64_t spent)
+		   uint64_t spent, uint64_t worked)
 {
 	double ratio = packed ? (double)packed / len : 1;
 
 	if (c->mode != COMPRESS_AUTO)
 		return;
 	if (ratio > worth)
-		turn_off(c, now, spent);
+		turn_off(c, now, worked);
 	else if (c->state == CHOICE_OFF && (double)spent / len < c->wait * (1 - ratio))
 		turn_on(c, now);
 	else if (c->state == CHOICE_OFF)
-		turn_off(c, now, spent);
+		turn_off(c, now, worked);
 }

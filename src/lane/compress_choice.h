@@ -8,8 +8,8 @@
  * With COMPRESS_AUTO that is so while it makes the lane faster. A lane that waits for its wire
  * gains what the shorter block saves of the wait. A lane that compresses and never waits is as fast
  * as its processor: now and then it sends some blocks as they are, and goes on with what took less
- * time. While it does not compress, it tries a block so rarely that this takes less than 1 % of the
- * time.
+ * time. While it does not compress, it tries a block so rarely that this takes less than 1 % of a
+ * processor: by processor time, or one try that others interrupted would put off the next for long.
  */
 
 #include <stdbool.h>
@@ -33,8 +33,9 @@ void choice_begin(struct compress_choice *c, enum compress_mode mode);
  * that may be in flight. Returns whether to compress it. */
 bool choice_tries(struct compress_choice *c, uint64_t now_ns, uint32_t len, uint64_t waited_ns,
 		  uint32_t window);
-/* A block was compressed from len to packed bytes (0: it did not shrink) in spent_ns. */
+/* A block was compressed from len to packed bytes (0: it did not shrink) in spent_ns, of which
+ * worked_ns were processor time. */
 void choice_learns(struct compress_choice *c, uint64_t now_ns, uint32_t len, uint32_t packed,
-		   uint64_t spent_ns);
+		   uint64_t spent_ns, uint64_t worked_ns);
 
 #endif

@@ -187,7 +187,7 @@ static void hash_block(struct lane *l, struct block *b)
 /* The hash is that of the clear data, so it comes first. */
 static void pack_block(struct lane *l, struct block *b)
 {
-	uint64_t start = clock_ns(), end;
+	uint64_t start = clock_ns(), end, worked;
 	uint32_t len = b->len, packed;
 
 	b->packed = true;
@@ -196,13 +196,15 @@ static void pack_block(struct lane *l, struct block *b)
 	l->packed_ns = start;
 	if (!packed)
 		return;
+	worked = clock_worked_ns();
 	packed = compressor_pack(l->compressor, b->data, len);
+	worked = clock_worked_ns() - worked;
 	if (packed) {
 		b->plain_len = len;
 		b->len = packed;
 	}
 	l->packed_ns = end = clock_ns();
-	choice_learns(&l->choice, end, len, packed, end - start);
+	choice_learns(&l->choice, end, len, packed, end - start, worked);
 	count_up(&l->counts.ns_compress, end - start);
 }
 

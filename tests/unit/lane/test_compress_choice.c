@@ -47,7 +47,7 @@ static void run(struct compress_choice *c, const struct world *w, unsigned block
 
 			*now += spent;
 			o->compressing += (double)spent / 1e9;
-			choice_learns(c, *now, LEN, shrinks ? (uint32_t)(LEN * w->ratio) : 0,
+			choice_learns(c, *now, LEN, shrinks ? (uint32_t)(LEN * w->ratio) : 0, spent,
 				      spent);
 			wire_len = shrinks ? LEN * w->ratio : LEN;
 			o->packed += shrinks;
@@ -140,6 +140,23 @@ static void choice_follows_a_change(void **state)
 	assert_true(o.compressing < .01 * o.seconds);
 }
 
+/* On a busy machine a millisecond of work may take a tenth of a second. */
+static void an_interrupted_try_is_repeated_soon(void **state)
+{
+	struct compress_choice c;
+	uint64_t now = 1;
+
+	(void)state;
+	choice_begin(&c, COMPRESS_AUTO);
+	assert_true(choice_tries(&c, now, LEN, 0, WINDOW));
+	now += 100000000;
+	choice_learns(&c, now, LEN, 0, 100000000, 1000000);
+	now += 200000000;
+	assert_true(choice_tries(&c, now, LEN, 150000000, WINDOW));
+	choice_learns(&c, now, LEN, LEN / 3, 1000000, 1000000);
+	assert_true(choice_tries(&c, now + 1, LEN, 0, WINDOW));
+}
+
 static void modes_without_choice_do_not_choose(void **state)
 {
 	const struct world w = {.wire = 5e9, .source = 5e9, .compressor = 5e8, .ratio = .3};
@@ -157,6 +174,7 @@ int main(void)
 		cmocka_unit_test(data_that_does_not_shrink_costs_less_than_one_percent),
 		cmocka_unit_test(auto_is_never_much_slower_than_the_better_choice),
 		cmocka_unit_test(choice_follows_a_change),
+		cmocka_unit_test(an_interrupted_try_is_repeated_soon),
 		cmocka_unit_test(modes_without_choice_do_not_choose),
 	};
 
