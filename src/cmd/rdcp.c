@@ -267,14 +267,8 @@ static void copy_all_groups(struct plan *p, struct report *all)
 
 	p->several_hosts = overlap_count_hosts(p->sources, p->count) > 1;
 	for (unsigned i = 0; i < p->count && all->failure.code != OUT_SIGNAL; i++) {
-		const char *host = p->sources[i].host;
-		bool seen = false;
-
-		for (unsigned k = 0; k < i; k++)
-			seen = seen || strcmp(p->sources[k].host, host) == 0;
-		if (seen)
-			continue;
-		any = copy_group(p, host, all) || any;
+		if (overlap_first_of_host(p->sources, i))
+			any = copy_group(p, p->sources[i].host, all) || any;
 	}
 	if (p->several_hosts && any && is_host_failure(all->failure.code))
 		all->failure.code = OUT_SOME_FILES;

@@ -91,13 +91,15 @@ static int reserve_output(struct end_pipe *l, size_t len)
 	size_t size = l->out_size ? l->out_size : OUT_FIRST;
 	uint8_t *bigger;
 
-	if (l->out_start && l->out_size - used >= len) {
+	if (l->out_size - l->out_end >= len)
+		return 0;
+	/* What is moved is less than what was written since the last time. */
+	if (l->out_start >= used && l->out_size - used >= len) {
 		memmove(l->out, l->out + l->out_start, used);
 		l->out_start = 0;
 		l->out_end = used;
-	}
-	if (l->out_size - l->out_end >= len)
 		return 0;
+	}
 	while (size - l->out_end < len)
 		size *= 2;
 	/* realloc() could leave a copy of START's secret in freed memory. */

@@ -101,16 +101,75 @@ static bool is_copied_into_itself(const struct options *o, const struct operand 
 	return inside;
 }
 
-/* The sink detects collisions within one session; this detects those between several hosts. */
-static bool would_collide(const struct options *o, const struct operand *a, const struct operand *b)
-{
-	char one[NAME_MAX_WIRE], two[NAME_MAX_WIRE];
+/* The name that a source gets in the target. */
+struct target_name {
+	char *name;
+	unsigned source; /* its index */
+};
 
-	if (names_dir_contents(o, a->path) || names_dir_contents(o, b->path))
-		return false;
-	name_last(a->path, one, sizeof one);
-	name_last(b->path, two, sizeof two);
-	return strcmp(a->host, b->host) != 0 && strcmp(one, two) == 0 && !name_is_pattern(one);
+static int compare_target_names(const void *a, const void *b)
+{
+	const struct target_name *one = a, *two = b;
+	int differ = strcmp(one->name, two->name);
+
+	return differ ? differ : (one->source > two->source) - (one->source < two->source);
+}
+
+static void free_target_names(struct target_name *list, unsigned count)
+{
+	while (list && count > 0)
+		free(list[--count].name);
+	free(list);
+}
+
+/* In the order of their names.  NULL: out of memory. */
+static struct target_name *list_target_names(const struct operand *sources, unsigned count)
+{
+	struct target_name *list = calloc(count, sizeof *list);
+	char name[NAME_MAX_WIRE];
+
+	for (unsigned i = 0; list && i < count; i++) {
+		name_last(sources[i].path, name, sizeof name);
+		list[i] = (struct target_name){.name = strdup(name), .source = i};
+		if (!list[i].name) {
+			free_target_names(list, i);
+			list = NULL;
+		}
+	}
+	if (list)
+		qsort(list, count, sizeof *list, compare_target_names);
+	return list;
+}
+
+/* The sink detects collisions within one session; this detects those between several hosts, of
+ * sources of which none stands for the contents of a directory. */
+static int check_names(const struct options *o, const struct operand *sources, unsigned count,
+		       const char *to)
+{
+	struct target_name *list = list_target_names(sources, count);
+	int ret = 0;
+
+	if (!list)
+		return fail_as(OUT_MEMORY, "compare the names of the sources: %m");
+	for (unsigned i = 1; i < count && ret == 0; i++) {
+		unsigned a = list[i - 1].source, b = list[i].source;
+
+		if (strcmp(list[i].name, list[i - 1].name) == 0 &&
+		    strcmp(sources[a].host, sources[b].host) != 0 && !name_is_pattern(list[i].name))
+			ret = fail("%s and %s would be the same file in %s", o->operands[a],
+				   o->operands[b], to);
+	}
+	free_target_names(list, count);
+	return ret;
+}
+
+bool overlap_first_of_host(const struct operand *sources, unsigned i)
+{
+	for (unsigned k = 0; k < i; k++) {
+		if (strcmp(sources[k].host, sources[i].host) == 0)
+			return false;
+	}
+	return true;
 }
 
 unsigned overlap_count_hosts(const struct operand *sources, unsigned count)
@@ -118,11 +177,7 @@ unsigned overlap_count_hosts(const struct operand *sources, unsigned count)
 	unsigned hosts = 0;
 
 	for (unsigned i = 0; i < count; i++) {
-		bool seen = false;
-
-		for (unsigned k = 0; k < i && !seen; k++)
-			seen = strcmp(sources[k].host, sources[i].host) == 0;
-		hosts += !seen;
+		hosts += overlap_first_of_host(sources, i);
 	}
 	return hosts;
 }
@@ -138,7 +193,8 @@ static int fail_several_hosts(const char *what)
 
 /* A session knows only its own sources: with these options a later session would delete or
  * overwrite what an earlier one stored. */
-static int check_hosts(const struct options *o, const struct operand *sources, unsigned count)
+static int check_hosts(const struct options *o, const struct operand *sources, unsigned count,
+		       const char *to)
 {
 	if (overlap_count_hosts(sources, count) < 2)
 		return 0;
@@ -152,7 +208,7 @@ static int check_hosts(const struct options *o, const struct operand *sources, u
 		if (names_dir_contents(o, sources[i].path))
 			return fail_several_hosts(o->operands[i]);
 	}
-	return 0;
+	return check_names(o, sources, count, to);
 }
 
 int overlap_check(const struct options *o, const struct operand *sources, unsigned count,
@@ -160,7 +216,7 @@ int overlap_check(const struct options *o, const struct operand *sources, unsign
 {
 	const char *to = o->operands[count];
 
-	if (check_hosts(o, sources, count))
+	if (check_hosts(o, sources, count, to))
 		return -1;
 	for (unsigned i = 0; i < count; i++) {
 		const struct operand *s = &sources[i];
@@ -172,11 +228,6 @@ int overlap_check(const struct options *o, const struct operand *sources, unsign
 		if (near && is_copied_into_itself(o, s, target))
 			return fail("%s is in %s, which can't be copied into itself", to,
 				    o->operands[i]);
-		for (unsigned k = 0; k < i; k++) {
-			if (would_collide(o, s, &sources[k]))
-				return fail("%s and %s would be the same file in %s",
-					    o->operands[k], o->operands[i], to);
-		}
 	}
 	return 0;
 }
