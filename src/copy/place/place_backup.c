@@ -128,8 +128,8 @@ static bool is_target_name(struct place *p, const char *name)
 	const struct place_dir *d;
 
 	pthread_mutex_lock(&p->lock);
-	for (d = p->dirs; d && !(d->is_target && strcmp(d->name, name) == 0);)
-		d = d->next;
+	for (d = p->targets; d && strcmp(d->name, name) != 0;)
+		d = d->next_target;
 	pthread_mutex_unlock(&p->lock);
 	return d != NULL;
 }

@@ -124,10 +124,8 @@ int backup_dir_add_target(struct place *p, const char *name, const struct stat *
 	bool is;
 	int ret;
 
-	if (!has_backup_dir(p))
-		return 0;
 	pthread_mutex_lock(&p->lock);
-	is = memcmp(&p->backups_inode, &i, sizeof i) == 0;
+	is = has_backup_dir(p) && memcmp(&p->backups_inode, &i, sizeof i) == 0;
 	ret = is ? 0
 		 : hash_set_add(&p->target_dirs, &i, sizeof i, fault_bound(DIRS_BYTES_MAX),
 				"directories");
@@ -135,17 +133,20 @@ int backup_dir_add_target(struct place *p, const char *name, const struct stat *
 	return is ? fail_overlap(p, name) : ret < 0 ? -1 : 0;
 }
 
-bool backup_dir_is_target(struct place *p, const struct stat *st)
+bool place_fills_dir(struct place *p, const struct stat *st)
 {
 	const struct inode i = inode_of(st);
 	bool is;
 
-	if (!has_backup_dir(p))
-		return false;
 	pthread_mutex_lock(&p->lock);
 	is = hash_set_has(&p->target_dirs, &i, sizeof i);
 	pthread_mutex_unlock(&p->lock);
 	return is;
+}
+
+bool backup_dir_is_target(struct place *p, const struct stat *st)
+{
+	return has_backup_dir(p) && place_fills_dir(p, st);
 }
 
 /* ---- where backups go ---------------------------------------------------------------------- */

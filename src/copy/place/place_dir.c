@@ -111,18 +111,6 @@ static int sync_dir_parent(const struct place_dir *d, int in)
 	return fail("fsync the directory of %s: %m", format_dir_path(d, name));
 }
 
-static bool has_dir(struct place *p, const struct stat *st)
-{
-	const struct place_dir *d;
-
-	pthread_mutex_lock(&p->lock);
-	for (d = p->dirs;
-	     d && (d->missing || d->held.dev != st->st_dev || d->held.ino != st->st_ino);)
-		d = d->next;
-	pthread_mutex_unlock(&p->lock);
-	return d != NULL;
-}
-
 /* Something exists under the name of d; st is set if it is a directory.  Fails if it is another
  * entry of the source, whose name folds to the same.  Preserves errno when it returns 0. */
 static int check_dir_folding(const struct place_dir *d, int in, const char *name,
@@ -132,8 +120,8 @@ static int check_dir_folding(const struct place_dir *d, int in, const char *name
 	char other[NAME_MAX + 1], path[SHOWN_ROOM];
 	bool fresh = (d->up ? d->up : p->top)->fresh;
 	int err = errno;
-	bool folded = !p->rules->dry_run && (fresh || st) && name_is_folded(in, name, other) &&
-		      (fresh || has_dir(p, st));
+	bool folded = !p->rules->dry_run && (fresh || (st && place_fills_dir(p, st))) &&
+		      name_is_folded(in, name, other);
 
 	errno = err;
 	if (!folded)

@@ -22,33 +22,72 @@ static int compare_dir_inodes(const void *a, const void *b)
 
 	if (x->held.dev != y->held.dev)
 		return x->held.dev < y->held.dev ? -1 : 1;
-	return (x->held.ino > y->held.ino) - (x->held.ino < y->held.ino);
+	if (x->held.ino != y->held.ino)
+		return x->held.ino < y->held.ino ? -1 : 1;
+	return (x->order > y->order) - (x->order < y->order);
 }
 
-/* Calls each for every set of entries that are one directory: several sources go into it, or names
- * fold to one. */
+static bool is_same_dir(const struct place_dir *a, const struct place_dir *b)
+{
+	return a->held.dev == b->held.dev && a->held.ino == b->held.ino;
+}
+
+/* Entries of dirs that are one directory: several sources go into it, or names fold to one. */
+struct dir_group {
+	struct place_dir **dirs;
+	size_t count;
+};
+
+static int compare_group_orders(const void *a, const void *b)
+{
+	const struct dir_group *x = a, *y = b;
+
+	return (x->dirs[0]->order > y->dirs[0]->order) - (x->dirs[0]->order < y->dirs[0]->order);
+}
+
+/* Puts all existing directories into room for them, and their groups into groups: each after that
+ * of its parent, so that opening one needs few others.  Returns how many groups there are. */
+static size_t group_dirs(struct place *p, struct place_dir **dirs, struct dir_group *groups)
+{
+	size_t count = 0, n = 0;
+
+	for (struct place_dir *d = p->dirs; d; d = d->next) {
+		if (!d->missing)
+			dirs[count++] = d;
+	}
+	qsort(dirs, count, sizeof(struct place_dir *), compare_dir_inodes);
+	for (size_t i = 0; i < count; i++) {
+		if (i > 0 && is_same_dir(dirs[i - 1], dirs[i]))
+			groups[n - 1].count++;
+		else
+			groups[n++] = (struct dir_group){dirs + i, 1};
+	}
+	qsort(groups, n, sizeof *groups, compare_group_orders);
+	return n;
+}
+
+/* Calls each for every group. */
 static int for_each_same_dir(struct place *p,
 			     void (*each)(void *ctx, struct place_dir *const *, size_t), void *ctx)
 {
-	struct place_dir **dirs, *d;
-	size_t count = 0, n = 0;
+	struct dir_group *groups;
+	struct place_dir **dirs;
+	size_t count = 0;
 
-	for (d = p->dirs; d; d = d->next)
+	for (struct place_dir *d = p->dirs; d; d = d->next)
 		count += !d->missing;
 	dirs = calloc(count + 1, sizeof(struct place_dir *));
-	if (!dirs)
+	groups = calloc(count + 1, sizeof *groups);
+	if (!dirs || !groups) {
+		free(dirs);
+		free(groups);
 		return fail_as(OUT_MEMORY, "sort directories: %m");
-	for (d = p->dirs; d; d = d->next) {
-		if (!d->missing)
-			dirs[n++] = d;
 	}
-	qsort(dirs, count, sizeof(struct place_dir *), compare_dir_inodes);
-	for (size_t i = 0; i < count && !place_stopped(p); i += n) {
-		for (n = 1; i + n < count && compare_dir_inodes(&dirs[i], &dirs[i + n]) == 0; n++)
-			;
-		each(ctx, dirs + i, n);
-	}
+	count = group_dirs(p, dirs, groups);
+	for (size_t i = 0; i < count && !place_stopped(p); i++)
+		each(ctx, groups[i].dirs, groups[i].count);
 	free(dirs);
+	free(groups);
 	return 0;
 }
 

@@ -13,8 +13,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 #include "base/fail.h"
 #include "base/io.h"
@@ -30,25 +34,63 @@ static bool leads_to_inode(int dirfd, const char *name, const struct stat *as)
 	       st.st_ino == as->st_ino;
 }
 
-/* Rules out most names with at most one call: an ASCII name without letters cannot fold, nor one
- * that is not found with its case swapped.  A dot or blank at its end may be dropped, so such a
- * name may fold. */
+/* Of ASCII letters. */
+static void swap_case(const char *name, char to[static NAME_MAX + 1])
+{
+	size_t i = 0;
+
+	for (; name[i] && i < NAME_MAX; i++) {
+		unsigned char c = (unsigned char)name[i];
+
+		if (c < 0x80)
+			c = (unsigned char)(islower(c) ? toupper(c) : tolower(c));
+		to[i] = (char)c;
+	}
+	to[i] = '\0';
+}
+
+/* Can names in dirfd fold by the case of ASCII letters at most?  So it is on btrfs (which does not
+ * fold), on XFS, and in directories that have no flag for it on ext4, F2FS and tmpfs. */
+static bool folds_ascii_only(int dirfd)
+{
+	struct statfs fs;
+	int flags;
+
+	if (RETRIED(fstatfs(dirfd, &fs)))
+		return false;
+	switch ((unsigned long)fs.f_type) {
+	case BTRFS_SUPER_MAGIC:
+	case XFS_SUPER_MAGIC:
+		return true;
+	case EXT4_SUPER_MAGIC:
+	case F2FS_SUPER_MAGIC:
+	case TMPFS_MAGIC:
+		return ioctl(dirfd, FS_IOC_GETFLAGS, &flags) == 0 && !(flags & FS_CASEFOLD_FL);
+	default:
+		return false;
+	}
+}
+
+/* Rules out most names with a few calls: a name without ASCII letters, nor one that is not found
+ * with their case swapped, cannot fold by these.  Beyond ASCII, and by a dot or blank at its end,
+ * which may be dropped, it may fold on some file systems. */
 static bool may_fold(int dirfd, const char *name, const struct stat *st)
 {
 	size_t len = strlen(name);
 	char swapped[NAME_MAX + 1];
-	bool letters = false;
+	bool letters = false, other = strchr(". ", name[len - 1]) != NULL;
 
-	if (len >= sizeof swapped || strchr(". ", name[len - 1]))
+	if (len >= sizeof swapped)
 		return true;
-	for (size_t i = 0; i <= len; i++) {
+	swap_case(name, swapped);
+	for (size_t i = 0; i < len; i++) {
 		unsigned char c = (unsigned char)name[i];
 
-		if (c >= 0x80)
-			return true;
-		letters |= isalpha(c) != 0;
-		swapped[i] = (char)(islower(c) ? toupper(c) : tolower(c));
+		other |= c >= 0x80;
+		letters |= c < 0x80 && isalpha(c);
 	}
+	if (other && !folds_ascii_only(dirfd))
+		return true;
 	return letters && leads_to_inode(dirfd, swapped, st);
 }
 
@@ -114,18 +156,6 @@ int entry_check_folding(const struct place_entry *s)
 }
 
 /* ---- directories that existed before ----------------------------------------------------- */
-
-static void swap_case(const char *name, char to[static NAME_MAX + 1])
-{
-	size_t i = 0;
-
-	for (; name[i] && i < NAME_MAX; i++) {
-		unsigned char c = (unsigned char)name[i];
-
-		to[i] = (char)(islower(c) ? toupper(c) : tolower(c));
-	}
-	to[i] = '\0';
-}
 
 /* Does this name, which exists, show whether its directory folds?  It needs ASCII letters and
  * nothing beyond ASCII.  A dot or blank at its end may be another reason why it is found. */

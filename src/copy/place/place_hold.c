@@ -111,6 +111,11 @@ void dir_add(struct place_dir *d, int fd)
 	pthread_mutex_lock(&p->lock);
 	d->next = p->dirs;
 	p->dirs = d;
+	d->order = p->dir_count++;
+	if (d->is_target && *d->name) {
+		d->next_target = p->targets;
+		p->targets = d;
+	}
 	pthread_mutex_unlock(&p->lock);
 }
 

@@ -74,6 +74,7 @@ struct place_dir {
 	struct place *place;
 	struct place_dir *up; /* the parent; NULL: the target */
 	struct place_dir *next; /* all directories, the last one first: children before parents */
+	struct place_dir *next_target;
 	uint32_t id, flags; /* from DIR */
 	struct record_attr a; /* from DIR */
 	struct held_dir held;
@@ -87,6 +88,7 @@ struct place_dir {
 	bool superseded; /* another place_dir of the same directory has its final attributes */
 	bool has_temporaries; /* left by earlier runs */
 	bool unread; /* the source could not read its attributes: its metadata stays as it is */
+	unsigned order; /* how many were added before it */
 	_Atomic int folds; /* do names in it fold?  An enum of place_fold.c */
 	struct xattrs *xattrs;
 	struct kept *kept;
@@ -143,6 +145,7 @@ struct place {
 	bool is_dir; /* the target is a directory: top */
 	struct place_dir *top; /* its descriptor is never closed */
 	struct place_dir *dirs;
+	unsigned dir_count;
 	struct table created; /* by name */
 	struct table linked; /* by id */
 	atomic_bool completes_move; /* FILE_MOVED, DIR_MOVED */
@@ -152,7 +155,8 @@ struct place {
 	struct hash_set backup_lookalikes; /* names of the source that look like names of backups */
 	struct hash_set backups_made; /* names of backups of this run that another one could get */
 	struct inode backups_inode; /* of --backup-dir; all zeros: it does not exist yet */
-	struct hash_set target_dirs; /* --backup-dir: inodes of the directories that files go to */
+	struct hash_set target_dirs; /* inodes of the directories that files go to */
+	struct place_dir *targets; /* those with is_target and a name, by next_target */
 	/* names of the source in directories that existed before and fold names: in lower case, and
 	 * as they are */
 	struct hash_set folded_names, exact_names;
@@ -418,6 +422,8 @@ int backup_dir_check_name(struct place *p, int dirfd, const char *name);
 /* Files of the source go to the directory st, which has that name.  -1, with a failure, if it is
  * --backup-dir. */
 int backup_dir_add_target(struct place *p, const char *name, const struct stat *st);
+/* Do files of the source go to the directory st? */
+bool place_fills_dir(struct place *p, const struct stat *st);
 /* The descriptor of --backup-dir, for a backup of the file `of'; it is made if it is missing.  -1,
  * with a failure, if it is a directory that files go to, or is in a source. */
 int backup_dir_open(struct place *p, const char *of);
@@ -427,7 +433,7 @@ int backup_dir_check_entered(struct place *p, int fd, const char *name, const ch
 /* A backup is to replace what st describes.  -1, with a failure, if that is a source, or a
  * directory that files of the source go to. */
 int backup_dir_check_replaced(struct place *p, const char *name, const struct stat *st);
-/* Does the directory st get files of the source?  Known with --backup-dir only. */
+/* With --backup-dir, as place_fills_dir(); without it false. */
 bool backup_dir_is_target(struct place *p, const struct stat *st);
 
 /* ---- place_fold.c ---------------------------------------------------------------------- */

@@ -209,7 +209,16 @@ static int compare_cells(struct source_lane *l, struct source_file *f, enum clai
 {
 	while (len > 0) {
 		size_t n = len < CELL ? (size_t)len : CELL;
+		uint64_t next = claim == CLAIM_HOLE ? known_cells_next(f->known, pos) : pos;
 
+		/* Both files are zero up to there. */
+		if (next > pos) {
+			uint64_t zeros = next - pos < len ? next - pos : len;
+
+			pos += zeros;
+			len -= zeros;
+			continue;
+		}
 		if (claim == CLAIM_HOLE)
 			memset(l->scratch, 0, n);
 		else if (source_file_read(f, l->scratch, n, pos))
