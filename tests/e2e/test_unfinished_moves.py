@@ -12,9 +12,9 @@ pytestmark = pytest.mark.moves_blocks
 way = ways("push", "pull", "local")
 
 
-def move(bench, tmp_path, way, *options, source="tree/", to="to"):
+def move(bench, tmp_path, way, *options, source="tree/", to="to", **how):
     return bench.copy("-a", "--delete", "--remove-source-files", *options, "%s%s/%s" % (way[0], tmp_path, source),
-                      "%s%s/%s" % (way[1], tmp_path, to))
+                      "%s%s/%s" % (way[1], tmp_path, to), **how)
 
 
 def contents(top):
@@ -181,3 +181,15 @@ def test_empty_marker_is_for_no_target(bench, tmp_path, way):
     r = move(bench, tmp_path, way)
     assert r.code == 0 and "deletes nothing" in r.errors() and "another" not in r.errors(), (r.code, r.errors())
     assert read(tmp_path) == {"tree": {}, "to": {"one": b"1", "old": b"o"}}
+
+
+@pytest.mark.parametrize("option, closed", [("--itemize-changes", False), ("--json", False), ("--print-digest", True), ("--log-file=/dev/full", False)])
+def test_move_whose_output_cannot_be_written_is_completed(bench, tmp_path, way, option, closed):
+    """It fails, so the rerun deletes nothing."""
+    make(tmp_path, {"tree": {"one": b"1", "two": b"2"}, "to": {}})
+    with open("/dev/full", "wb") as full:
+        r = move(bench, tmp_path, way, option, stdout=full, preexec=(lambda: os.close(1)) if closed else None)
+    assert r.code == 11 and r.errors().count("write ") == 1, (r.code, r.errors())
+    r = move(bench, tmp_path, way)
+    assert r.code == 0, r.errors()
+    assert contents(tmp_path / "tree") == {} and read(tmp_path / "to") == {"one": b"1", "two": b"2"}

@@ -158,6 +158,16 @@ static int answer_ping(const struct conductor *c, struct end_pipe *l, const stru
 	return end_pipe_send(l, MSG_PONG, f->body, f->len);
 }
 
+/* The sink has stored everything.  With DONE the source removes its marker, and the next run
+ * deletes what this one has moved: not after a run that fails, because its output can't be written.
+ */
+static int check_output_of_move(const struct conductor *c)
+{
+	const struct rules *r = &c->job->o->rules;
+
+	return r->remove_source && r->delete ? events_check() : 0;
+}
+
 static int take_frame(struct conductor *c, struct end_pipe *l, const struct frame *f)
 {
 	if (!l->greeted)
@@ -167,6 +177,8 @@ static int take_frame(struct conductor *c, struct end_pipe *l, const struct fram
 		bool handled;
 
 		l->relayed_frame = true;
+		if (f->type == MSG_DONE && check_output_of_move(c))
+			return -1;
 		l->relayed_done = l->relayed_done || f->type == MSG_DONE;
 		if (daemon_frames_take(c, l, f, &handled))
 			return -1;

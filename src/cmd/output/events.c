@@ -276,6 +276,13 @@ void events_flush(void)
 		log_file_flush(events.log);
 }
 
+int events_check(void)
+{
+	if (events.out && spool_check())
+		return -1;
+	return events.log ? log_file_check(events.log) : 0;
+}
+
 /* After other failures the list lacks names, but would look complete. */
 static bool is_list_complete(enum outcome code)
 {

@@ -31,6 +31,8 @@ void events_progress(const struct progress_count *c, uint64_t now_ms);
 int events_pending_fd(void);
 /* Writes what is pending, without waiting. */
 void events_flush(void);
+/* As events_flush().  -1, with a failure, if stdout or the log can't be written any more. */
+int events_check(void);
 /* Ends the events: adds the summary and writes everything. Returns 0, or -1 with a failure. */
 int events_end(const struct report *all);
 

@@ -18,6 +18,7 @@ struct log_file {
 	const char *path;
 	FILE *file; /* its lock also protects the other fields */
 	int error; /* errno of the first failed write */
+	bool reported;
 	time_t stamp_second; /* the time that stamp shows */
 	char stamp[40];
 };
@@ -81,17 +82,30 @@ void log_file_flush(struct log_file *l)
 	funlockfile(l->file);
 }
 
+static int report_log_error(struct log_file *l)
+{
+	if (!l->error || l->reported)
+		return 0;
+	l->reported = true;
+	errno = l->error;
+	return fail("write %s: %m", l->path);
+}
+
+int log_file_check(struct log_file *l)
+{
+	log_file_flush(l);
+	return report_log_error(l);
+}
+
 int log_file_close(struct log_file *l)
 {
-	int rc = 0;
+	int rc;
 
 	if (!l)
 		return 0;
 	if (fclose(l->file) && !l->error)
 		l->error = errno;
-	errno = l->error;
-	if (l->error)
-		rc = fail("write %s: %m", l->path);
+	rc = report_log_error(l);
 	free(l);
 	return rc;
 }

@@ -12,6 +12,9 @@ int log_file_open(const char *path, struct log_file **out);
 /* Adds a line: a word for its subject, and text, which is escaped. */
 void log_file_add(struct log_file *l, const char *word, const void *text, size_t len);
 void log_file_flush(struct log_file *l);
+/* Flushes.  -1, with a failure, if not everything could be written; log_file_close() does not
+ * report that again. */
+int log_file_check(struct log_file *l);
 /* Returns 0, or -1 with a failure if not everything could be written. l may be NULL. */
 int log_file_close(struct log_file *l);
 

@@ -16,6 +16,7 @@ static struct {
 	FILE *file;
 	int fd;
 	int error; /* errno of the first failed write; nothing is written after it */
+	bool reported;
 	char kept[KEPT_MAX];
 	size_t start, end; /* of the bytes in kept[] */
 	int overflow_fd; /* an unnamed file for what kept[] has no room for; -1: none yet */
@@ -151,6 +152,21 @@ void spool_flush(void)
 	write_some(0);
 }
 
+static int report_spool_error(void)
+{
+	if (!spool.error || spool.reported)
+		return 0;
+	spool.reported = true;
+	errno = spool.error;
+	return fail("write to stdout: %m");
+}
+
+int spool_check(void)
+{
+	spool_flush();
+	return report_spool_error();
+}
+
 int spool_end(void)
 {
 	if (!spool.file)
@@ -160,6 +176,5 @@ int spool_end(void)
 	write_some(-1);
 	close_fd(spool.overflow_fd);
 	spool.overflow_fd = -1;
-	errno = spool.error;
-	return spool.error ? fail("write to stdout: %m") : 0;
+	return report_spool_error();
 }

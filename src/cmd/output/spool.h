@@ -19,6 +19,9 @@ FILE *spool_begin(int fd);
 int spool_pending_fd(void);
 /* Writes as much as fd accepts without waiting. */
 void spool_flush(void);
+/* As spool_flush().  -1, with a failure, if fd takes no more; spool_end() does not report that
+ * again. */
+int spool_check(void);
 /* Writes everything, waiting. Returns 0, or -1 with a failure if not everything could be
  * written. */
 int spool_end(void);
