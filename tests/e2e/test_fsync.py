@@ -8,6 +8,8 @@ import tempfile
 import pytest
 
 from faulty import refusing
+from hosts import as_nobody, open_up
+from marks import two_users
 from trees import make, read
 
 
@@ -49,3 +51,17 @@ def test_inplace_sets_the_time_after_the_content_is_on_disk(bench, ground):
     r = bench.copy(*command, cwd=ground)
     assert r.code == 0 and read(ground / "to") == {"f": b"n" * 300000}
     assert os.stat(ground / "to" / "f").st_mtime == 1000000000
+
+
+@two_users
+def test_directories_that_cannot_be_opened_again_are_synced(bench, tmp_path):
+    make(tmp_path, {"from": {"sub": {"f": b"f"}}, "to": {"sub": {}}})
+    (tmp_path / "to" / "sub").chmod(0o300)
+    for at in "from", "to":
+        for dir, dirs, files in os.walk(tmp_path / at):
+            for path in [dir, *(os.path.join(dir, n) for n in dirs + files)]:
+                os.chown(path, 65534, 65534)
+    open_up(tmp_path)
+    for target in "to", "to/new":
+        r = bench.copy("-r", "--fsync", "--chmod=D300", "from/", str(tmp_path / target), cwd=tmp_path, become=as_nobody())
+        assert r.code == 0, r.errors()

@@ -207,15 +207,26 @@ static bool loses_times_in_log(int fd)
 	return RETRIED(fstatfs(fd, &fs)) == 0 && (unsigned long)fs.f_type == BTRFS_SUPER_MAGIC;
 }
 
-/* sync: dir_sync or dir_sync_all */
-static int sync_finished_dir(struct place_dir *d, int fd, int (*sync)(int))
+static int fail_sync(struct place_dir *d)
 {
 	char shown[SHOWN_ROOM];
 
-	if (sync(fd) == 0)
-		return 0;
 	return fail("fsync directory %s: %m",
 		    place_path(d, "", shown, sizeof shown) ? shown : d->place->dst.shown);
+}
+
+/* It is opened first, because its final mode may not allow that. */
+static int set_and_sync_dir(struct place_dir *d, int fd)
+{
+	int own = dir_reopen(fd), ret;
+
+	if (own < 0)
+		return fail_sync(d);
+	ret = set_dir_metadata(d, fd);
+	if (ret == 0 && fsync(own))
+		ret = fail_sync(d);
+	close_fd(own);
+	return ret;
 }
 
 static void report_dir_failed(const struct place_dir *d, struct place_finish *f)
@@ -235,7 +246,7 @@ static void commit_dirs(struct place_dir **uncommitted, struct place_finish *f)
 	*uncommitted = NULL;
 	if (!d)
 		return;
-	if (fd < 0 || sync_finished_dir(d, fd, dir_sync_all))
+	if (fd < 0 || (dir_sync_all(fd) && fail_sync(d)))
 		report_dir_failed(d, f);
 	if (fd >= 0)
 		dir_release(d);
@@ -247,9 +258,8 @@ static void finish_dir(struct place_dir *d, struct place_dir **uncommitted, stru
 	bool commits = fd >= 0 && d->place->rules->fsync && loses_times_in_log(fd);
 
 	if (fd >= 0) {
-		ret = set_dir_metadata(d, fd);
-		if (ret == 0 && d->place->rules->fsync && !commits)
-			ret = sync_finished_dir(d, fd, dir_sync);
+		ret = d->place->rules->fsync && !commits ? set_and_sync_dir(d, fd)
+							 : set_dir_metadata(d, fd);
 		dir_release(d);
 	}
 	if (ret) {

@@ -34,24 +34,28 @@ static bool leads_to_inode(int dirfd, const char *name, const struct stat *as)
 	       st.st_ino == as->st_ino;
 }
 
-/* Of ASCII letters. */
+/* Of letters of ISO 8859-1, which XFS folds if it was made so (xfs_ascii_ci_xfrm). */
+static unsigned char swap_letter(unsigned char c)
+{
+	if (c < 0x80)
+		return (unsigned char)(islower(c) ? toupper(c) : tolower(c));
+	if (c >= 0xc0 && c <= 0xde && c != 0xd7)
+		return c + 0x20;
+	return c >= 0xe0 && c <= 0xfe && c != 0xf7 ? c - 0x20 : c;
+}
+
 static void swap_case(const char *name, char to[static NAME_MAX + 1])
 {
 	size_t i = 0;
 
-	for (; name[i] && i < NAME_MAX; i++) {
-		unsigned char c = (unsigned char)name[i];
-
-		if (c < 0x80)
-			c = (unsigned char)(islower(c) ? toupper(c) : tolower(c));
-		to[i] = (char)c;
-	}
+	for (; name[i] && i < NAME_MAX; i++)
+		to[i] = (char)swap_letter((unsigned char)name[i]);
 	to[i] = '\0';
 }
 
-/* Can names in dirfd fold by the case of ASCII letters at most?  So it is on btrfs (which does not
- * fold), on XFS, and in directories that have no flag for it on ext4, F2FS and tmpfs. */
-static bool folds_ascii_only(int dirfd)
+/* Can names in dirfd fold by swap_case() at most?  So it is on btrfs (which does not fold), on XFS,
+ * and in directories that have no flag for it on ext4, F2FS and tmpfs. */
+static bool folds_letters_only(int dirfd)
 {
 	struct statfs fs;
 	int flags;
@@ -71,9 +75,9 @@ static bool folds_ascii_only(int dirfd)
 	}
 }
 
-/* Rules out most names with a few calls: a name without ASCII letters, nor one that is not found
- * with their case swapped, cannot fold by these.  Beyond ASCII, and by a dot or blank at its end,
- * which may be dropped, it may fold on some file systems. */
+/* Rules out most names with a few calls: a name that is not found with its case swapped does not
+ * fold by letters.  Beyond ASCII, and by a dot or blank at its end, which may be dropped, it may
+ * fold on some file systems. */
 static bool may_fold(int dirfd, const char *name, const struct stat *st)
 {
 	size_t len = strlen(name);
@@ -87,9 +91,9 @@ static bool may_fold(int dirfd, const char *name, const struct stat *st)
 		unsigned char c = (unsigned char)name[i];
 
 		other |= c >= 0x80;
-		letters |= c < 0x80 && isalpha(c);
+		letters |= swapped[i] != name[i];
 	}
-	if (other && !folds_ascii_only(dirfd))
+	if (other && !folds_letters_only(dirfd))
 		return true;
 	return letters && leads_to_inode(dirfd, swapped, st);
 }
