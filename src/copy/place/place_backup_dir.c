@@ -15,9 +15,9 @@
 #include "base/array.h"
 #include "base/fail.h"
 #include "base/io.h"
-#include "lane/fault.h"
 
-enum { DIRS_BYTES_MAX = 256 << 20 /* of memory for their hashes */ };
+/* Of memory for the hashes of directories.  The sink bounds their number before that. */
+enum { DIRS_BYTES_MAX = 256 << 20 };
 
 static bool has_backup_dir(const struct place *p)
 {
@@ -126,9 +126,7 @@ int backup_dir_add_target(struct place *p, const char *name, const struct stat *
 
 	pthread_mutex_lock(&p->lock);
 	is = has_backup_dir(p) && memcmp(&p->backups_inode, &i, sizeof i) == 0;
-	ret = is ? 0
-		 : hash_set_add(&p->target_dirs, &i, sizeof i, fault_bound(DIRS_BYTES_MAX),
-				"directories");
+	ret = is ? 0 : hash_set_add(&p->target_dirs, &i, sizeof i, DIRS_BYTES_MAX, "directories");
 	pthread_mutex_unlock(&p->lock);
 	return is ? fail_overlap(p, name) : ret < 0 ? -1 : 0;
 }
